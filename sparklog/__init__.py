@@ -1,9 +1,9 @@
 """Read and write Apache Kafka partition logs as files, with no broker.
 
-`open_log` reads a partition without Spark, `open_topic` many of them, and `PartitionLog` writes one; `transaction`
-writes to many as one. `decode` reads raw batches in memory. `export` moves whole directories to files of tables, `load`
-files of rows to logs, and `copy` logs to other logs; `describe` and `verify` look into them. `views` has Kafka's
-internal topics as tables. `register` gives a Spark session the format ``seglog``.
+`open_log` reads a partition without Spark, `open_topic` reads many, and `PartitionLog` writes one; `transaction` writes
+to many in one step. `decode` reads raw batches in memory. `export` moves whole directories to files of tables, `load`
+moves files of rows to logs, and `copy` moves logs to other logs; `describe` and `verify` inspect logs. `views` shows
+Kafka's internal topics as tables. `register` gives a Spark session the format ``seglog``.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ __all__ = [
     "with_partition",
 ]
 
-# Found when first used: Spark's planner imports this package, and should not wait for what only tasks need.
+# Imported at first use: Spark's planner imports this package, and should not wait for modules that only tasks need.
 _HOMES = {
     "Consumer": "sparklog.clients.consumer",
     "LogConfig": "sparklog.log.config",
@@ -108,7 +108,7 @@ def __dir__() -> list[str]:
 
 
 def _version() -> str:
-    """Return the version that is installed, which ``pyproject.toml`` says; the package alone does not know it."""
+    """Return the installed version, from the metadata of the distribution; the package alone does not know it."""
     from importlib import metadata
 
     try:

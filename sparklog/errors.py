@@ -1,9 +1,9 @@
-"""The errors of sparklog: whose fault, which file, where in it, and what to do.
+"""The errors of sparklog. Each says whose fault it is, which file, where in it, and what to do.
 
-`SeglogError` is the base of every error that sparklog raises on purpose. Below it there are two families:
-the caller's (`InvalidOptionError`, `PathNotFoundError`, `OffsetOutOfRangeError`, `DataLossError`, `LockedError` and
-others) and the bytes' (`CorruptLogError` and its kinds, which carry the file, the position and the offset there).
-`did_you_mean` makes the hint of an error about a name that is not known.
+`SeglogError` is the base of every error that sparklog raises on purpose. Below it there are two families: errors of the
+call (`InvalidOptionError`, `PathNotFoundError`, `OffsetOutOfRangeError`, `DataLossError`, `LockedError` and others),
+and errors of the bytes (`CorruptLogError` and its subclasses, with the file, the position and the offset there).
+`did_you_mean` makes the hint of an error about an unknown name.
 """
 
 from __future__ import annotations
@@ -18,32 +18,32 @@ WILL_BE_VISIBLE: Final = (
     "This write was decided, and all of it will be visible once the next write to the directory, or "
     "'sparklog recover', has finished it: do not repeat it"
 )
-"""An error of a write ends with exactly one of these three sentences on what readers see of it."""
+"""An error of a write ends with exactly one of these three sentences about its outcome for readers."""
 
 NOTHING_CLEANED: Final = "No log was changed: repeat the cleaning once the cause is gone"
-"""Said where a cleaning ends before it has begun with the first log."""
+"""The outcome of a cleaning that fails before it begins with the first log."""
 
 NOT_KNOWN: Final = (
     "It is not known how much of this write is visible: open the log again, and its end offset tells; "
-    "what is there are whole batches from its first on"
+    "the visible part is whole batches from its first on"
 )
-"""Said instead where a disk fails so that an append can be neither finished nor undone."""
+"""The outcome instead if a disk fails so that an append can be neither finished nor undone."""
 
 
 class SeglogError(Exception):
-    """Base of every error of sparklog. The message begins with a stable code in brackets.
+    """The base of every error of sparklog. The message begins with a stable code in brackets.
 
     Attributes
     ----------
     message : str
-        What is wrong, where, and what to do.
+        The fault, its place, and what to do.
     outcome : str
-        What readers see of a write that failed: one of `NOTHING_VISIBLE`, `ALL_VISIBLE`, `WILL_BE_VISIBLE` and, where
-        the disk failed twice, `NOT_KNOWN`; of a cleaning that did not begin, `NOTHING_CLEANED`. Else it is empty.
+        The visible result of a failed write: `NOTHING_VISIBLE`, `ALL_VISIBLE`, `WILL_BE_VISIBLE` or, if the disk failed
+        twice, `NOT_KNOWN`; for a cleaning that did not begin, `NOTHING_CLEANED`. Otherwise it is empty.
     others : tuple of Exception
-        What went wrong in other tasks of the same job.
+        The errors of other tasks of the same job.
     picture : str
-        Lines that show where in a text of the caller's the error is, below the message; empty where there is none.
+        Lines below the message that show the place of the error in a text of the caller's; empty if there are none.
     """
 
     code = "SEGLOG_ERROR"
@@ -65,11 +65,11 @@ class SeglogError(Exception):
 
 
 KafkaError = SeglogError
-"""The base of all errors under the name that it has in kafka-python, for its ``except`` clauses."""
+"""The base of all errors under its name in kafka-python, for ``except`` clauses."""
 
 
-class outcome:  # noqa: N801 - it is used as a function is, and a generator would cost a small append much of its time
-    """Set the outcome of every error of ours that leaves the ``with`` block and has none yet."""
+class outcome:  # noqa: N801 - it is used like a function, and a generator would cost a small append much of its time
+    """Set the outcome of every `SeglogError` that leaves the ``with`` block and has none yet."""
 
     def __init__(self, sentence: str) -> None:
         self._sentence = sentence
@@ -83,25 +83,25 @@ class outcome:  # noqa: N801 - it is used as a function is, and a generator woul
 
 
 class InvalidOptionError(SeglogError, ValueError):
-    """An option, a column or an argument that the caller gave is wrong."""
+    """An option, column or argument of the caller is wrong."""
 
     code = "SEGLOG_INVALID_OPTION"
 
 
 class PathNotFoundError(SeglogError):
-    """The path, or a topic or partition asked for below it, is not there."""
+    """The path, or a requested topic or partition below it, does not exist."""
 
     code = "SEGLOG_PATH_NOT_FOUND"
 
 
 class OffsetOutOfRangeError(SeglogError):
-    """The offsets asked for are not in the log."""
+    """The requested offsets are not in the log."""
 
     code = "SEGLOG_OFFSET_OUT_OF_RANGE"
 
 
 class DataLossError(SeglogError):
-    """Records that were there when a read was planned, or that were asked for, are gone."""
+    """Records that were there when a read was planned, or were requested, are gone."""
 
     code = "SEGLOG_DATA_LOSS"
 
@@ -113,31 +113,31 @@ class StorageError(SeglogError):
 
 
 class ForeignNameError(StorageError):
-    """Something else has the name that a file or a folder is to have: a link, a FIFO, a device, a folder or a file."""
+    """Something else has the name of a file or folder: a link, a FIFO, a device, a folder or a file."""
 
     code = "SEGLOG_FOREIGN_NAME"
 
 
 class InputFileError(SeglogError):
-    """A file whose rows are to be loaded is damaged, not of its format, or of a schema that does not fit."""
+    """A file of rows to load is damaged, not in its format, or has a schema that does not fit."""
 
     code = "SEGLOG_INPUT_FILE"
 
 
 class UnreadableLogError(StorageError):
-    """A log that a job reads cannot be read, or has gone away; other logs can be moved all the same."""
+    """A log that a job reads cannot be read, or has gone; other logs can still be moved."""
 
     code = "SEGLOG_UNREADABLE_LOG"
 
 
 class OutputNameError(SeglogError):
-    """A file of a job's target cannot get its name: something else has it, or it is too long."""
+    """A file of a job's target cannot get its name: the name is taken or too long."""
 
     code = "SEGLOG_OUTPUT_NAME"
 
 
 class RecordTooLargeError(SeglogError):
-    """A record that can never fit into a batch of the largest size allowed."""
+    """A record is too large for a batch of the largest size allowed."""
 
     code = "SEGLOG_RECORD_TOO_LARGE"
 
@@ -149,7 +149,7 @@ class LockedError(SeglogError):
 
 
 class BrokerRunningError(LockedError):
-    """A broker runs on a log directory that is to be written to."""
+    """A broker runs on the log directory to write to."""
 
     code = "SEGLOG_BROKER_RUNNING"
 
@@ -167,59 +167,59 @@ class InvalidProducerEpochError(SeglogError):
 
 
 class InvalidTransactionStateError(SeglogError):
-    """A producer writes outside of the transaction that it has open."""
+    """A producer writes outside of its open transaction."""
 
     code = "SEGLOG_INVALID_TRANSACTION_STATE"
 
 
 class KafkaTimeoutError(SeglogError, TimeoutError):
-    """A producer or a consumer has waited for as long as it may. All errors from here to the next are of those two.
+    """A producer or consumer has waited for the longest time allowed.
 
-    Their names, and when they are raised, are those of kafka-python, so that its ``except`` clauses need another import
-    only.
+    This error and the next ones, up to `ProducerFencedError`, are raised by producers and consumers, with the names and
+    on the occasions of kafka-python's errors, so that its ``except`` clauses only need another import.
     """
 
     code = "SEGLOG_TIMEOUT"
 
 
 class MessageSizeTooLargeError(RecordTooLargeError):
-    """A record that is larger than ``max_request_size``, or than its topic's ``max.message.bytes`` allows."""
+    """A record is larger than ``max_request_size`` or its topic's ``max.message.bytes`` allows."""
 
     code = "SEGLOG_MESSAGE_SIZE_TOO_LARGE"
 
 
 class SerializationError(SeglogError, TypeError):
-    """A key, a value or a header that is not bytes, and was not made bytes by a serializer."""
+    """A key, value or header is not bytes, and no serializer made it bytes."""
 
     code = "SEGLOG_SERIALIZATION"
 
 
 class IllegalStateError(SeglogError):
-    """A call that does not fit the state: the producer or consumer is closed, or a partition is not assigned."""
+    """A call does not fit the state: the producer or consumer is closed, or a partition is not assigned."""
 
     code = "SEGLOG_ILLEGAL_STATE"
 
 
 class KafkaConfigurationError(InvalidOptionError):
-    """A configuration of a producer or a consumer that does not exist, or contradicts another."""
+    """A configuration of a producer or consumer does not exist, or contradicts another."""
 
     code = "SEGLOG_CONFIGURATION"
 
 
 class UnknownTopicOrPartitionError(PathNotFoundError, ValueError):
-    """There is no such topic, or it has no such partition."""
+    """The topic does not exist, or has no such partition."""
 
     code = "SEGLOG_UNKNOWN_TOPIC_OR_PARTITION"
 
 
 class TopicAlreadyExistsError(SeglogError):
-    """A topic that is to be created is there already."""
+    """The topic to create exists already."""
 
     code = "SEGLOG_TOPIC_ALREADY_EXISTS"
 
 
 class InvalidTopicError(InvalidOptionError):
-    """A name that no topic may have."""
+    """A name is not allowed for topics."""
 
     code = "SEGLOG_INVALID_TOPIC"
 
@@ -231,50 +231,50 @@ class NoOffsetForPartitionError(SeglogError):
 
 
 class ProducerFencedError(InvalidProducerEpochError):
-    """A producer whose transactional id somebody has started since."""
+    """Another producer has started with this producer's transactional id."""
 
     code = "SEGLOG_PRODUCER_FENCED"
 
 
 class WorkerPythonError(SeglogError):
-    """Spark's workers run a Python that has no sparklog, or none that Spark can run."""
+    """Spark's workers run a Python without sparklog, or one that Spark cannot use."""
 
     code = "SEGLOG_WORKER_PYTHON"
 
 
 class CommitError(SeglogError):
-    """A write cannot be made visible, or finished; the message says whether anything was changed."""
+    """A write cannot be made visible or finished; the message says whether anything was changed."""
 
     code = "SEGLOG_COMMIT"
 
 
 class ValueDecodeError(SeglogError):
-    """A key or a value is not what its format or its schema says."""
+    """A key or value does not fit its format or schema."""
 
     code = "SEGLOG_VALUE_DECODE"
 
 
 class MessageDecodeError(SeglogError):
-    """A record of an internal topic whose bytes are not what its definition says, or whose version is not known."""
+    """A record of an internal topic does not fit its definition, or its version is unknown."""
 
     code = "SEGLOG_MESSAGE_DECODE"
 
 
 class CorruptLogError(SeglogError):
-    """Bytes of a log that Kafka does not write.
+    """A log has bytes that Kafka does not write.
 
     Parameters
     ----------
     reason : str
-        The damage in a few words.
+        The damage, in a few words.
     path : str, optional
         The file.
     position : int, optional
         The byte position in that file.
     offset : int, optional
-        The offset of the batch or record there, or the one expected there.
+        The offset of the batch or record there, or the expected one.
     hint : str, optional
-        What to do about it.
+        The advice on what to do.
     """
 
     code = "SEGLOG_CORRUPT_LOG"
@@ -299,7 +299,7 @@ class CorruptLogError(SeglogError):
         super().__init__(message)
 
     def located(self, *, path: str | None = None, position: int | None = None, offset: int | None = None) -> Self:
-        """Return the same error with the path, position or offset that it did not have yet."""
+        """Return the same error with the path, position or offset, where it has none yet."""
         return type(self)(
             self.reason,
             path=self.path if self.path is not None else path,
@@ -309,7 +309,7 @@ class CorruptLogError(SeglogError):
         )
 
     def hinted(self, hint: str) -> Self:
-        """Return the same error with another sentence on what to do."""
+        """Return the same error with another hint."""
         return type(self)(self.reason, path=self.path, position=self.position, offset=self.offset, hint=hint)
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -329,34 +329,34 @@ def _rebuild(
 
 
 class CorruptBatchError(CorruptLogError):
-    """A record batch whose length, checksum or content is wrong."""
+    """The length, checksum or content of a record batch is wrong."""
 
     code = "SEGLOG_CORRUPT_BATCH"
 
 
 class DecompressedSizeError(CorruptBatchError):
-    """A batch that decompresses to more than the limit allows."""
+    """A batch decompresses to more than the limit allows."""
 
     code = "SEGLOG_DECOMPRESSED_SIZE"
 
 
 class CorruptCheckpointError(CorruptLogError):
-    """A checkpoint file, a producer snapshot or ``partition.metadata`` that cannot be read."""
+    """A checkpoint file, a producer snapshot or ``partition.metadata`` cannot be read."""
 
     code = "SEGLOG_CORRUPT_CHECKPOINT"
 
 
 def did_you_mean(name: str, known: Iterable[str], otherwise: str, *, cutoff: float = 0.5) -> str:
-    """Return a hint for a name that is not known.
+    """Return a hint for an unknown name.
 
     Parameters
     ----------
     known : iterable of str, or mapping of str to str
-        The names that there are. Of a mapping the keys are compared, and the values are shown.
+        The known names. The keys of a mapping are compared, and its values are shown.
     otherwise : str
-        The hint where none of them is close to the name.
+        The hint if none of them is close to the name.
     cutoff : float
-        How close they must be, from 0 to 1.
+        The least similarity, from 0 to 1.
     """
     close = nearest(name, known, cutoff=cutoff)
     if not close:
@@ -365,5 +365,5 @@ def did_you_mean(name: str, known: Iterable[str], otherwise: str, *, cutoff: flo
 
 
 def nearest(name: str, known: Iterable[str], *, most: int = 1, cutoff: float = 0.5) -> list[str]:
-    """Return the known names that are most like a name, the nearest first; ``cutoff`` is how like, from 0 to 1."""
+    """Return the known names most like a name, the nearest first; ``cutoff`` is the least similarity, from 0 to 1."""
     return get_close_matches(name, list(known), n=most, cutoff=cutoff)

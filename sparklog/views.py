@@ -1,4 +1,4 @@
-"""Kafka's internal topics as tables: committed offsets, groups, transactions; and the lag of groups.
+"""Shows Kafka's internal topics as tables: committed offsets, groups and transactions; and the lag of groups.
 
 >>> import sparklog.views
 >>> sparklog.views.read("/logs", "consumer_offsets")  # doctest: +SKIP

@@ -144,8 +144,8 @@ class NewSegments:
         lowest = np.concatenate(([self.end_offset], last_offsets[:-1] + 1)) if len(headers) else last_offsets
         if headers.valid_bytes != size_bytes or (headers.column("base_offset") < lowest).any():
             raise SeglogError(
-                f"the bytes to write behind offset {self.end_offset} of {self._folder.location} are no run of whole "
-                f"batches in the order of their offsets: the log is left as it is"
+                f"the bytes to write after offset {self.end_offset} of {self._folder.location} are not whole batches "
+                f"in the order of their offsets: the log is left as it is"
             )
 
     def _take(self, batches: memoryview, run: BatchRun, source_position: int | None) -> None:

@@ -149,7 +149,7 @@ def dropped_by(policy: RetentionPolicy, log: LogDescription) -> tuple[RetainedSe
     if len(dropped) != len(chosen) or dropped != log.segments[: len(dropped)]:
         raise InvalidOptionError(
             f"the retention policy {type(policy).__name__} would drop segments of {log.topic} at "
-            f"{sorted(each.base_offset for each in chosen)}, and a log loses its oldest segments only, which begin at "
+            f"{sorted(each.base_offset for each in chosen)}, but a log can lose only its oldest; its segments begin at "
             f"{[each.base_offset for each in log.segments]}"
         )
     droppable = _droppable(log)

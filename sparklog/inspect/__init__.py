@@ -1,1 +1,1 @@
-"""Looks into logs and changes nothing: describes them, verifies them, and makes the rows of a dump."""
+"""Describes logs, verifies them, and makes the rows of a dump; it changes nothing."""

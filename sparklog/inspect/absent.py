@@ -1,9 +1,9 @@
-"""Proves that records are gone: searches for them in every file of a partition that holds batches, whoever reads it.
+"""Proves that records are gone: searches for them in every file of a partition that holds batches, read or not.
 
-Segments are read from their first byte to their last, without indexes, offsets and isolation levels; so are the files
-that a cleaning has set aside or not finished, what recovery has cut off a segment, and what a write has staged. Bytes
-that are no whole batch are no proof, and a finding. So is a folder of the partition that Kafka has set aside, unless
-the whole log directory is searched, with all such folders in it.
+Segments are read from the first byte to the last, regardless of indexes, offsets and isolation levels. So are the files
+that a cleaning has set aside or not finished, the bytes that recovery has cut off a segment, and staged files of
+writes. Bytes that are no whole batch prove nothing, and are a finding. So is a folder of the partition that Kafka has
+set aside, unless the whole log directory is searched with all such folders.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ def verify_absent(
     Parameters
     ----------
     matcher : Matcher
-        Tells which records must not be there.
+        Matches the records that must be absent.
     folder : PartitionFolder
     looks_aside : bool
-        Whether a folder of the partition that Kafka has set aside is a finding, since nobody searches it.
+        Whether a folder of the partition that Kafka has set aside is a finding, because it is not searched.
 
     Yields
     ------
     Finding or Progress
-        ``present`` for each file that holds such records, ``not-proven`` for bytes that could not be read as batches;
-        so is a folder that cannot be listed.
+        ``present`` for each file that holds such records, ``not-proven`` for bytes that could not be read as batches,
+        ``unreadable`` for a folder that cannot be listed.
     """
     yield from _in_folder(folder.storage, folder.location, matcher)
     if looks_aside:
@@ -56,9 +56,9 @@ def verify_absent(
 
 
 def verify_absent_beside(matcher: Matcher, directory: LogDirectory) -> Iterator[Finding | Progress]:
-    """Search through what a log directory has beside its partitions: staged files, and folders that were set aside.
+    """Search a log directory outside its partitions: its staged files, and the folders that were set aside.
 
-    Findings are as of `verify_absent`.
+    See `verify_absent` for the findings.
     """
     yield from _in_folder(directory.storage, directory.path, matcher)
     for entry in directory.storage.entries(directory.path):
@@ -67,7 +67,7 @@ def verify_absent_beside(matcher: Matcher, directory: LogDirectory) -> Iterator[
 
 
 def holds_records(matcher: Matcher, storage: Storage, path: str) -> bool:
-    """Tell whether a file has whole batches with records that a matcher means."""
+    """Return whether a file has whole batches with records that match."""
     found = _in_file(storage, path, "", matcher)
     return any(isinstance(each, Finding) and each.code == _PRESENT for each in found)
 
@@ -85,19 +85,19 @@ def _in_folder(storage: Storage, folder: str, matcher: Matcher) -> Iterator[Find
 
 
 def _what(name: str) -> str | None:
-    """Say what kind of file a name is of; None where it holds no batches."""
+    """Return a description of the kind of file that has this name; None if the file holds no batches."""
     found = files.parse_offset_file(name)
     if found is not None:
         return _SET_ASIDE.get(found.suffix)
     if files.is_cut_file(name):
-        return ", which recovery cut off a segment: 'sparklog recover --drop-cut' removes it"
+        return ", bytes that recovery cut off a segment: 'sparklog recover --drop-cut' removes it"
     if files.is_staged_log(name):
         return ", which a write has staged and not committed"
     return None
 
 
 def _set_aside(folder: PartitionFolder) -> Iterator[Finding]:
-    """Find the folders beside that were this partition's: nobody has looked into them."""
+    """Find the partition's folders that Kafka has set aside beside it, which are not searched."""
     directory, name = folder.directory, folder.name
     try:
         entries = directory.storage.entries(directory.path)
@@ -120,7 +120,7 @@ def _in_file(storage: Storage, path: str, what: str, matcher: Matcher) -> Iterat
 
 
 class _Search:
-    """A search through one file."""
+    """Searches one file."""
 
     def __init__(self, file: ReadableFile, path: str, what: str, matcher: Matcher) -> None:
         self._file, self._path, self._what, self._matcher = file, path, what, matcher
@@ -155,7 +155,7 @@ class _Search:
         return next(scanner.whole_batches(position + 1, end_position), None)
 
     def _in_window(self, window: Window) -> Iterator[Finding]:
-        """Search through batches; those behind a damaged one are searched through as well."""
+        """Search batches, including those after a damaged one."""
         first = 0
         while first < len(window.headers):
             headers = window.headers[first:]

@@ -1,8 +1,8 @@
 """Describes a partition's log: its offsets, times, sizes and formats.
 
 By default only names, indexes, and the headers at the two ends of each segment are read, however long the log is;
-codecs, formats and times are then those of the batches there. A scan of every header (`describe_partition` with
-``is_full``) makes them exact. What compression saves is in no header: it takes the decompression of every batch.
+codecs, formats and times then describe only those batches. A scan of every header (`describe_partition` with
+``is_full``) makes them exact. No header tells how much compression saves: that takes the decompression of every batch.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from sparklog.record.format.schema import OFFSET_MAX
 from sparklog.storage.base import Entry
 
 STABLE_OFFSET_BYTES_MAX: Final = 1 << 22
-"""How much of a log is scanned to find its last stable offset, unless all of it is scanned anyway."""
+"""The most bytes of a log to scan for its last stable offset, unless all of it is scanned anyway."""
 
 
 @dataclass
@@ -44,18 +44,17 @@ class BatchStats:
     ----------
     batches, control_batches, transactional_batches : int
     records : int or None
-        The number of records in them without markers; None where there is a compressed wrapper, whose header does not
-        say it.
+        The number of records without markers; None if any batch is a compressed wrapper, whose header does not tell it.
     first_timestamp, max_timestamp : int or None
-        The timestamp of the first batch that has one, and the largest timestamp, ms. None where there is none.
+        The timestamp of the first batch that has one, and the largest timestamp, ms; None if no batch has one.
     codec_batches, magic_batches : Counter
-        How many batches have each codec id, and each magic.
+        The number of batches by codec id, and by magic.
     codec_bytes : Counter
-        How many bytes the batches of each codec id have, without markers.
+        The size of the batches by codec id, without markers.
     uncompressed_bytes : Counter or None
-        How many they would have without compression; None where they were not decompressed.
+        Their size without compression, by codec id; None if they were not decompressed.
     times : TimeHistogram
-        The batches by time, without markers.
+        The batches without markers, by time.
     """
 
     batches: int = 0
@@ -71,13 +70,13 @@ class BatchStats:
     times: TimeHistogram = field(default_factory=TimeHistogram)
 
     def count(self, headers: BatchHeaders, uncompressed_bytes: Counter[int] | None = None) -> None:
-        """Add batches that follow those before, and how long their data would be without compression."""
+        """Add the next batches of the log, and the size of their data without compression."""
         if not len(headers):
             return
         data = headers.where(~headers.is_control)
         counts = data.column("record_count")
         base_timestamps, max_timestamps = headers.column("base_timestamp"), headers.column("max_timestamp")
-        # A delete horizon takes the place of the first record's timestamp; a batch without records has neither.
+        # A delete horizon replaces the first record's timestamp; a batch without records has neither.
         is_hidden = (headers.column("attributes") & v2.DELETE_HORIZON != 0) | (base_timestamps < 0)
         timestamps = np.where(is_hidden, max_timestamps, base_timestamps)
         codecs, which = np.unique(data.codec_ids, return_inverse=True)
@@ -121,7 +120,7 @@ class BatchStats:
 
 @dataclass(frozen=True)
 class SegmentDescription:
-    """One segment; ``end_offset`` is exclusive, and None where damage hides it, which ``error`` then describes."""
+    """One segment. ``end_offset`` is exclusive, and None if damage hides it, which ``error`` then describes."""
 
     base_offset: int
     end_offset: int | None
@@ -132,21 +131,21 @@ class SegmentDescription:
 
 @dataclass(frozen=True)
 class PartitionDescription:
-    """One partition.
+    """The description of one partition.
 
     Attributes
     ----------
     topic_id : str or None
-        None where there is no ``partition.metadata``, or none that can be read.
+        The id in ``partition.metadata``; None if that is missing or cannot be read.
     start_offset, end_offset : int or None
-        Of the log, the end exclusive; None where damage hides them, which ``error`` then describes.
+        The offsets of the log, the end exclusive; None if damage hides them, which ``error`` then describes.
     last_stable_offset : int or None
-        Also None where more than `STABLE_OFFSET_BYTES_MAX` of the log would have to be scanned for it, unless all of
-        the log was scanned anyway.
+        None also if more than `STABLE_OFFSET_BYTES_MAX` of the log would have to be scanned for it, unless all of the
+        log was scanned anyway.
     total_bytes : int
-        Of all files in the folder.
+        The size of all files in the folder.
     stats : BatchStats
-        Of the whole log.
+        The counts of the whole log.
     """
 
     path: str
@@ -163,14 +162,14 @@ class PartitionDescription:
 
 @dataclass(frozen=True)
 class Scanned:
-    """How much of a file a full scan has read since it said so last."""
+    """The number of bytes of a file that a full scan has read since its last report."""
 
     path: str
     bytes: int
 
 
 def describe_partition(folder: PartitionFolder, *, is_full: bool = False) -> PartitionDescription:
-    """Describe a partition, as `describe_step_by_step` does."""
+    """Describe a partition; see `describe_step_by_step`."""
     *_, description = describe_step_by_step(folder, is_full=is_full)
     assert isinstance(description, PartitionDescription)
     return description
@@ -179,21 +178,21 @@ def describe_partition(folder: PartitionFolder, *, is_full: bool = False) -> Par
 def describe_step_by_step(
     folder: PartitionFolder, *, is_full: bool = False, is_decompressed: bool = False
 ) -> Iterator[Scanned | PartitionDescription]:
-    """Describe the log in a partition's folder, and say meanwhile how far a full scan has come.
+    """Describe the log in a partition's folder, and report the progress of a full scan meanwhile.
 
     Parameters
     ----------
     folder : PartitionFolder
     is_full : bool
-        Scan all headers, so that everything is counted.
+        Whether to scan all headers, so that everything is counted.
     is_decompressed : bool
-        Scan them, and decompress every batch to say what compression saves.
+        Whether to scan them and decompress every batch, to measure how much compression saves.
 
     Yields
     ------
     Scanned or PartitionDescription
-        The description comes last. Damage is no error, nor is a folder that cannot be
-        listed: the log is described up to it, and ``error`` says what it is.
+        The description comes last. Damage, or a folder that cannot be listed, raises no error: the log is described up
+        to it, and ``error`` describes it.
 
     Raises
     ------
@@ -202,7 +201,7 @@ def describe_step_by_step(
     """
     is_full = is_full or is_decompressed
     layout, error, entries = None, None, list[Entry]()
-    # Where they cannot be listed, whoever reads the layout says why.
+    # If they cannot be listed, reading the layout below fails with the reason.
     with suppress(StorageError):
         entries = folder.storage.entries(folder.location)
     try:
@@ -213,7 +212,7 @@ def describe_step_by_step(
         segments = _listed(folder)
     described: list[SegmentDescription] = []
     for segment in segments:
-        # A comprehension cannot say how far it has come.
+        # A comprehension cannot yield progress.
         described.append((yield from _describe_segment(segment, is_full, is_decompressed)))  # noqa: PERF401
     error = error or next((segment.error for segment in described if segment.error), None)
     stats = BatchStats()
@@ -269,10 +268,10 @@ def _scan(log: OpenSegment, stats: BatchStats, is_decompressed: bool) -> Generat
 
 
 def _headers_at_the_ends(log: OpenSegment) -> Iterator[BatchHeaders]:
-    """Give the first batch, the one with the largest timestamp if the time index has a later one, and the last batches.
+    """Yield the first batch, then the one with the largest timestamp if the time index has a later one, then the last.
 
-    The last batches come last, so that the offset after them is the segment's end. The error of damage among them is
-    raised after those that could be read.
+    The last batches come at the end, so that the offset after them is the segment's end. Damage among them raises an
+    error after the readable ones.
     """
     first, damage = list(islice(log.single_headers(log.start), 1)), None
     yield from first

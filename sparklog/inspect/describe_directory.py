@@ -1,4 +1,4 @@
-"""Describes whose a log directory is: what its ``meta.properties`` says of the cluster, the node and the directory."""
+"""Describes whose a log directory is: the cluster, node and directory that its ``meta.properties`` names."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from sparklog.log.places import LogDirectory
 
 @dataclass(frozen=True)
 class DirectoryDescription:
-    """A log directory.
+    """The identity of a log directory.
 
     Attributes
     ----------
     cluster_id, directory_id : str or None
     node_id : int or None
-        The number of the broker. Each is None where the file does not say it, or there is none.
+        The number of the broker. Each of the three is None if the file is missing or does not name it.
     error : str or None
         Why the file cannot be read.
     """
@@ -32,9 +32,9 @@ class DirectoryDescription:
 
 
 def describe_directory(directory: LogDirectory) -> DirectoryDescription:
-    """Describe a log directory; a file that cannot be read is no error but told.
+    """Describe a log directory; if its file cannot be read, the description holds the error.
 
-    Source: apache/kafka, MetaProperties.java: version 0 says ``broker.id``, version 1 ``node.id``.
+    Source: apache/kafka, MetaProperties.java: version 0 has ``broker.id``, version 1 ``node.id``.
     """
     path = directory.file(files.META_PROPERTIES)
     try:

@@ -1,7 +1,7 @@
-"""The rows of what is in a log or in one file of it: records, batches, or entries of an index, snapshot or checkpoint.
+"""Makes the rows of a dump: the records or batches of a log, or the entries of an index, snapshot or checkpoint.
 
-A row is a dict whose names are those of the JSON that ``sparklog dump`` prints; keys and values stay bytes. A field
-that the format does not have is -1, as in Kafka; one that a header does not say, or that no marker has, is None.
+A row is a dict with the names of the JSON that ``sparklog dump`` prints; keys and values stay bytes. A field that the
+format lacks is -1, as in Kafka; one that the header or the marker does not hold is None.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ _RECORD_COLUMNS: Final = (
 
 
 def log_of_folder(folder: PartitionFolder) -> DumpedLog:
-    """Take the log in a folder; where its end is damaged, all of it that comes before the damage."""
+    """Return the log in a folder; if its end is damaged, the part before the damage."""
     try:
         layout = read_layout(folder)
     except CorruptLogError:
@@ -73,7 +73,7 @@ def log_of_folder(folder: PartitionFolder) -> DumpedLog:
 
 
 def log_of_file(located: Location) -> DumpedLog:
-    """Take one file of batches: a segment's, or a snapshot of the cluster's metadata."""
+    """Return one file of batches as a log: a segment's file, or a snapshot of the cluster's metadata."""
     parent, name = split_path(located.path)
     folder = PartitionFolder.at(located.storage, parent)
     found = files.parse_offset_file(name)
@@ -92,7 +92,7 @@ def log_of_file(located: Location) -> DumpedLog:
 
 
 def _unbounded(folder: PartitionFolder, segments: tuple[Segment, ...]) -> PartitionLayout:
-    """Make the layout of segments whose end no one has looked for, or whose end is damaged."""
+    """Return the layout of segments whose end is not known yet, or is damaged."""
     last = segments[-1]
     try:
         with last.open() as log:
@@ -105,9 +105,9 @@ def _unbounded(folder: PartitionFolder, segments: tuple[Segment, ...]) -> Partit
 def record_batches(
     dumped: DumpedLog, start: int, end: int, level: IsolationLevel, where: Where | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """Give the records that a consumer would be given and that pass, up to the end or to the batch that is damaged.
+    """Yield the records that a consumer would get and that match ``where``, up to the end or to a damaged batch.
 
-    Their columns are those that `record_rows` makes rows of.
+    They have the columns that `record_rows` takes.
     """
     with LogReader(dumped.layout) as log:
         try:
@@ -115,7 +115,7 @@ def record_batches(
                 yield batch
                 start = batch.column("offset")[-1].as_py() + 1
         except CorruptLogError as error:
-            # Records that were decoded together with damage are not given: decode those before it once more.
+            # Records decoded together with damage were not yielded: decode the ones before it again.
             if error.offset is not None and start < error.offset:
                 with suppress(CorruptLogError):
                     yield from log.batches(start, error.offset, _RECORD_COLUMNS, level, where=where)
@@ -123,7 +123,7 @@ def record_batches(
 
 
 def record_rows(dumped: DumpedLog, batch: pa.RecordBatch) -> Iterator[RowDict]:
-    """Make a row of each record of a batch."""
+    """Yield a row for each record of a batch."""
     at = batch.schema.get_field_index("timestamp")
     plain = batch.set_column(at, "timestamp", batch.column(at).cast(pa.int64()))
     for row in plain.to_pylist():
@@ -150,7 +150,7 @@ def record_rows(dumped: DumpedLog, batch: pa.RecordBatch) -> Iterator[RowDict]:
 
 
 def batch_rows(dumped: DumpedLog, start: int, end: int) -> Iterator[RowDict]:
-    """Give every batch that has offsets in a range, control batches too, one row each; checksums are checked."""
+    """Yield a row for every batch with offsets in a range, control batches too; checksums are checked."""
     layout = dumped.layout
     if start >= end:
         return
@@ -201,9 +201,9 @@ def _batch_row(window: Window, row: int) -> RowDict:
 
 
 def _first_and_count(window: Window, row: int) -> tuple[int | None, int | None]:
-    """Return the offset of the first message in a compressed wrapper and how many there are; its header says neither.
+    """Return the first offset in a compressed wrapper and the number of its messages; its header has neither.
 
-    They are None where the wrapper is damaged.
+    Both are None if the wrapper is damaged.
     """
     try:
         batches = list(decode_batches(window.buffer, window.headers[row : row + 1], columns=("offset",)))
@@ -214,7 +214,7 @@ def _first_and_count(window: Window, row: int) -> tuple[int | None, int | None]:
 
 
 def _control(batch: memoryview) -> tuple[str | None, int | None]:
-    """Return the kind of a control batch, and for the end of a transaction the coordinator's epoch."""
+    """Return the kind of a control batch, and the coordinator's epoch if the batch ends a transaction."""
     kind, marker = v2.control_type(batch), v2.end_marker(batch)
     name = None if kind is None else CONTROL_TYPES.get(kind, f"UNKNOWN_{kind}")
     return name, None if marker is None else marker.coordinator_epoch
@@ -268,12 +268,12 @@ _SMALL_FILES: Final[dict[str, Callable[[bytes, str], Iterator[RowDict]]]] = {
 
 
 def file_rows(located: Location) -> Iterator[RowDict] | None:
-    """Give the entries of a file that is no log, or None where it is one.
+    """Return the rows of a file of entries; None if the file is a log.
 
     Raises
     ------
     InvalidOptionError
-        Its name is not that of a file that Kafka writes.
+        Kafka writes no file with such a name.
     """
     storage, path = located
     _, name = split_path(path)
@@ -291,4 +291,4 @@ def file_rows(located: Location) -> Iterator[RowDict] | None:
     if suffix in (files.LOG, files.METADATA_SNAPSHOT):
         return None
     known = ", ".join([files.LOG, *_INDEXES, files.SNAPSHOT, *_SMALL_FILES])
-    raise InvalidOptionError(f"cannot dump {path}: what can be dumped is {known}")
+    raise InvalidOptionError(f"cannot dump {path}: only these can be dumped: {known}")

@@ -1,4 +1,4 @@
-"""Which records or batches of a log are wanted, and where they begin and end in it."""
+"""Chooses the records or batches to dump, and finds where they begin and end in a log."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ _OFFSETS_LOOKED_AT_FIRST: Final = 1024
 
 @dataclass(frozen=True)
 class DumpRange:
-    """The records or batches that are wanted: from an offset or a time on or only the last ones, up to an offset.
+    """The records or batches to dump: from an offset or a time on, or only the last ones, up to an offset.
 
     Attributes
     ----------
     start_offset, end_offset, start_time : int or None
         The end offset is exclusive, and the time is in ms.
     last : int or None
-        How many there are to be, of those before the end. Only one of the three ways to begin is given.
+        The number of records or batches before the end. At most one of the three ways to begin is given.
     key : bytes or None
-        The key that the records have; None where any will do.
+        The key of the records; None for any.
     where : Where or None
-        What the records pass.
+        The filter that the records match.
     """
 
     start_offset: int | None = None
@@ -47,7 +47,7 @@ class DumpRange:
     where: Where | None = None
 
     def matching(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return the records that have the wanted key."""
+        """Return the records with the wanted key."""
         return batch if self.key is None else batch.filter(pc.equal(batch.column("key"), pa.scalar(self.key)))
 
     def _bounds(self, log: LogReader, layout: PartitionLayout) -> tuple[int, int]:
@@ -67,11 +67,11 @@ class DumpedLog:
     Attributes
     ----------
     topic : str
-        The name of the folder where it is not that of a partition.
+        The topic; the folder's name if it does not name a partition.
     partition : int or None
-        None where the folder's name has none.
+        The number of the partition; None if the folder's name has none.
     is_file : bool
-        Whether it is one file of batches, and not all of a partition's folder.
+        Whether the log is one file of batches, and not a partition's whole folder.
     """
 
     layout: PartitionLayout
@@ -84,7 +84,7 @@ class DumpedLog:
         return self.topic if self.partition is None else f"{self.topic}-{self.partition}"
 
     def record_span(self, wanted: DumpRange) -> tuple[int, int]:
-        """Return the first offset of the wanted records and the one after the last, as far as the log has them."""
+        """Return the first offset of the wanted records that the log has, and the offset after the last."""
 
         def offsets(start: int, end: int) -> Iterator[Offsets]:
             columns = ["offset"] if wanted.key is None else ["offset", "key"]
@@ -96,7 +96,7 @@ class DumpedLog:
             return _start_of_last(wanted.last, start, end, offsets), end
 
     def batch_span(self, wanted: DumpRange) -> tuple[int, int]:
-        """Return the first offset of the wanted batches and the one after the last, as far as the log has them."""
+        """Return the first offset of the wanted batches that the log has, and the offset after the last."""
 
         def offsets(lower: int, upper: int) -> Iterator[Offsets]:
             for segment in self.layout.segments[self.layout.segment_of(lower) :]:
@@ -105,7 +105,7 @@ class DumpedLog:
                 with segment.open() as opened:
                     for window in opened.windows(opened.seek(lower)):
                         last_offsets = window.headers.column("last_offset")
-                        # A batch that the range ends in is the last one.
+                        # A batch that holds the end of the range is its last.
                         firsts = window.headers.column("base_offset") if upper == end else last_offsets
                         yield np.minimum(last_offsets[(last_offsets >= lower) & (firsts < upper)], upper - 1)
                         if (last_offsets >= upper).any():
@@ -116,23 +116,23 @@ class DumpedLog:
         return _start_of_last(wanted.last, start, end, offsets), end
 
     def reaches(self, wanted: DumpRange) -> bool:
-        """Tell whether the log has an offset or a time at which, or behind which, the wanted rows begin."""
+        """Return whether the log reaches the offset or time at which the wanted rows begin."""
         if wanted.start_time is None:
             return wanted.start_offset is None or wanted.start_offset <= self.layout.end_offset
         with LogReader(self.layout) as log:
             try:
                 return log.offset_for_time(wanted.start_time) is not None
             except CorruptLogError:
-                # The rows end with the error of that damage.
+                # The dump itself will raise the error of that damage.
                 return True
 
     def max_timestamp(self) -> int | None:
-        """Return the largest timestamp (ms) that `describe_partition` knows of; None of a single file."""
+        """Return the largest timestamp (ms) that `describe_partition` finds; None for a single file."""
         return None if self.is_file else describe_partition(self.layout.folder).stats.max_timestamp
 
 
 def _start_of_last(count: int | None, start: int, end: int, offsets: Callable[[int, int], Iterator[Offsets]]) -> int:
-    """Find where the last ones begin, in steps from the end backwards, each twice as long as the one before."""
+    """Return where the last ``count`` offsets begin: search backwards, each step twice as long as the one before."""
     if count is None or start >= end:
         return start
     step, upper = max(count, _OFFSETS_LOOKED_AT_FIRST), end

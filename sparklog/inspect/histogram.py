@@ -1,4 +1,4 @@
-"""Counts batches, records and bytes by time, in as many spans of time as a person can read or a memory can hold."""
+"""Counts batches, records and bytes by time, in spans that widen so that their number stays bounded."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Numbers = np.ndarray[Any, np.dtype[np.int64]]
 
 @dataclass
 class Span:
-    """How much has timestamps in a span of time; ``records`` is None where a header does not say how many it has."""
+    """The amounts with timestamps in a span of time; ``records`` is None if a header does not give its number."""
 
     batches: int = 0
     records: int | None = 0
@@ -38,21 +38,21 @@ class Span:
 
 @dataclass
 class TimeHistogram:
-    """Batches by the largest timestamp in each; those that have none are not counted.
+    """The batches by the largest timestamp in each; batches without timestamps are not counted.
 
     Attributes
     ----------
     width_ms : int
-        How long each span is. The widths divide each other, so that histograms can be added.
+        The length of each span. The widths divide each other, so that histograms can be added.
     spans : dict
-        By the time that they begin at, ms; those in which there is nothing are left out.
+        The spans that are not empty, by the time at which they begin, ms.
     """
 
     width_ms: int = _WIDTHS_MS[0]
     spans: dict[int, Span] = field(default_factory=dict)
 
     def count(self, timestamps: Numbers, records: Numbers, sizes: Numbers) -> None:
-        """Add batches: the largest timestamp of each (-1 of none), its number of records (-1 unknown) and bytes."""
+        """Add batches: the largest timestamp (-1 for none), number of records (-1 if unknown) and size of each."""
         has_time = timestamps >= 0
         starts, which = np.unique(timestamps[has_time] // self.width_ms * self.width_ms, return_inverse=True)
         totals = np.zeros((len(starts), 4), np.int64)
@@ -65,7 +65,7 @@ class TimeHistogram:
             self._widen()
 
     def add(self, other: TimeHistogram) -> None:
-        """Add another histogram; the wider spans of the two are kept."""
+        """Add another histogram; the result has the wider spans of the two."""
         while self.width_ms < other.width_ms:
             self._widen()
         for start, span in other.spans.items():
@@ -74,7 +74,7 @@ class TimeHistogram:
             self._widen()
 
     def rows(self, rows_max: int) -> Iterator[tuple[int, Span]]:
-        """Give the spans from the first to the last, also those between in which there is nothing, and their starts."""
+        """Yield the start and the counts of each span from the first to the last, including empty ones between."""
         shown = TimeHistogram(self.width_ms)
         shown.add(self)
         while shown.spans and (max(shown.spans) - min(shown.spans)) // shown.width_ms >= rows_max:

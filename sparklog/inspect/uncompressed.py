@@ -1,4 +1,4 @@
-"""Measures how long batches would be without compression, by decompressing them."""
+"""Measures the size of batches without compression, by decompressing them."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from sparklog.record.format.limits import DECOMPRESSED_BYTES_MAX
 
 
 def uncompressed_bytes(window: Window, headers: BatchHeaders) -> Counter[int]:
-    """Return how many bytes some batches of a window would have without compression, by the id of their codec.
+    """Return the size without compression of some batches of a window, by codec id.
 
-    A batch that cannot be decompressed counts with the bytes that it has: `sparklog.inspect.verify` says what it is.
+    A batch that cannot be decompressed counts with its size as stored: `sparklog.inspect.verify` reports its damage.
     """
     found: Counter[int] = Counter()
     rows = zip(
@@ -37,5 +37,5 @@ def _saved_bytes(batch: memoryview, magic: int, codec_id: int) -> int:
         data = batch[v2.HEADER_BYTES :] if magic == 2 else wrapped(batch)
         return len(decompressor(codec_id, magic)(data, DECOMPRESSED_BYTES_MAX)) - len(data)
     except Exception:
-        # Each library has errors of its own.
+        # Each library raises errors of its own.
         return 0

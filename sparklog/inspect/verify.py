@@ -1,12 +1,12 @@
-"""Verifies a partition's folder, or a whole log directory: everything that is wrong is a finding.
+"""Verifies a partition's folder or a log directory; every fault is a finding.
 
-Nothing is changed, and no damage ends the work: a file that cannot be read is a finding as well. Every batch and record
-is decoded; indexes, leader epochs, producer snapshots and the checkpoints of the log directory are compared with them.
-A torn or zero-filled tail of the last segment is only a note, since a broker that stops may leave one.
+Nothing is changed, and no damage ends the work: an unreadable file is a finding as well. Every batch and record is
+decoded; indexes, leader epochs, producer snapshots and the checkpoints of the log directory are compared with them. A
+torn or zero-filled tail of the last segment is only a note, since a broker that stops may leave one.
 
-The folder may be one that a broker writes to. Work that the broker is in the middle of is no damage, and not reported.
+A broker may be writing to the folder. Its unfinished work is no damage, and not reported.
 
-Source of what a broker fails on: apache/kafka, LogLoader.java, LogManager.java, LocalLog.scala.
+Source, for the faults on which a broker fails: apache/kafka, LogLoader.java, LogManager.java, LocalLog.scala.
 """
 
 from __future__ import annotations
@@ -41,20 +41,20 @@ _NAMES_SHOWN_MAX: Final = 5
 
 @dataclass(frozen=True)
 class Checkpoints:
-    """The offsets in the checkpoints of a log directory that can be read, by the name of the file."""
+    """The offsets in the readable checkpoints of a log directory, by file name."""
 
     folder: str
     offsets: Mapping[str, Mapping[TopicPartition, int]] = field(default_factory=dict)
 
     def of(self, partition: TopicPartition | None) -> dict[str, int]:
-        """Return the offsets that they have for one partition, by the name of the file."""
+        """Return the offsets of one partition, by file name."""
         return (
             {name: lines[partition] for name, lines in self.offsets.items() if partition in lines} if partition else {}
         )
 
 
 def read_checkpoints(directory: LogDirectory) -> tuple[Checkpoints, list[Finding]]:
-    """Read the offset checkpoints of a log directory, and find what is wrong with them."""
+    """Read the offset checkpoints of a log directory; return them and the findings about them."""
     offsets = dict[str, Mapping[TopicPartition, int]]()
     findings: list[Finding] = []
     for name in CHECKPOINTS:
@@ -69,7 +69,7 @@ def read_checkpoints(directory: LogDirectory) -> tuple[Checkpoints, list[Finding
 
 
 def logs_in(directory: LogDirectory) -> list[PartitionFolder]:
-    """List the logs of a directory that are to be verified; folders that Kafka is deleting are left out."""
+    """List the logs of a directory to verify, without the folders that Kafka is deleting."""
     entries = directory.storage.entries(directory.path)
     return [directory.folder(entry.name) for entry in entries if entry.is_folder and is_log(entry.name)]
 
@@ -91,13 +91,13 @@ def verify_directory(directory: LogDirectory) -> Iterator[Finding]:
 
 
 def verify_partitions(folders: Sequence[PartitionFolder], directory: LogDirectory | None = None) -> Iterator[Event]:
-    """Verify some partitions, each as `verify_partition` does; one that cannot be read is a finding.
+    """Verify partitions one by one with `verify_partition`; one that cannot be read is a finding.
 
     Parameters
     ----------
     directory : LogDirectory, optional
-        The log directory of all of them, where `verify_directory` reports what is wrong with its checkpoints. A folder
-        that is not there any more is then a note.
+        The log directory of all of them, if `verify_directory` reports the faults of its checkpoints. A missing folder
+        is then a note.
 
     Raises
     ------
@@ -124,7 +124,7 @@ def verify_partition(at: PartitionFolder, checkpoints: Checkpoints | None = None
     ----------
     at : PartitionFolder
     checkpoints : Checkpoints, optional
-        The checkpoints of its log directory, from `read_checkpoints`; they are read here where they are not given.
+        The checkpoints of its log directory, from `read_checkpoints`; read here if they are not given.
 
     Yields
     ------
@@ -153,12 +153,12 @@ def verify_partition(at: PartitionFolder, checkpoints: Checkpoints | None = None
     for entry in entries:
         found = files.parse_offset_file(entry.name)
         if found is not None and found.suffix == files.SNAPSHOT:
-            # A broker writes it in place.
+            # A broker writes a snapshot in place.
             yield from agreed_findings(partial(_snapshot, storage, join_path(folder, entry.name), found.offset))
     holes = [(gap.start_offset, gap.end_offset) for gap in check.gaps] + [(check.end_offset, files.OFFSET_MAX)]
     yield from _orphans(storage, folder, entries, {base for hole in holes for base in lost.within(*hole)})
     if check.has_segments and list(_past_end(checkpoints.folder, at.name, offsets, check.end_offset)):
-        # Read again: the partition may have been deleted and made anew since they were read.
+        # Read the checkpoints again: the partition may have been deleted and created again since.
         offsets = read_checkpoints(at.directory)[0].of(partition)
         yield from _past_end(checkpoints.folder, at.name, offsets, check.end_offset)
 
@@ -170,18 +170,18 @@ def _snapshot(storage: Storage, path: str, offset: int) -> Iterator[Finding]:
     except SeglogError as error:
         finding = unreadable(error, path)
         if data == b"":
-            message = "the snapshot is empty: a broker that dies while it writes one leaves it so, and does without it"
+            message = "the snapshot is empty: a broker that dies while writing one leaves it empty, and does without it"
             finding = Finding(Severity.WARNING, finding.code, path, message)
         yield finding
         return
     if entries is not None and (entries["last_offset"] >= offset).any():
         last_offset = int(entries["last_offset"].max())
-        message = f"a producer's last batch ends at offset {last_offset}, and the snapshot is of before offset {offset}"
+        message = f"a producer's last batch ends at offset {last_offset}, but the snapshot ends before {offset}"
         yield Finding(Severity.ERROR, "snapshot", path, message, None, last_offset)
 
 
 def _metadata(storage: Storage, folder: str) -> Iterator[Finding]:
-    """Check ``partition.metadata``, which every partition has but those of old brokers and the metadata log."""
+    """Check ``partition.metadata``, which only the metadata log and partitions of old brokers lack."""
     path = join_path(folder, files.PARTITION_METADATA)
     try:
         data = storage.read_small(path)
@@ -209,7 +209,7 @@ def _topic_ids(storage: Storage, folder: str, entries: list[Entry]) -> Iterator[
             continue
         other_id, other = first.setdefault(partition.topic, (topic_id, entry.name))
         if other_id != topic_id:
-            message = f"topic id {topic_id} is not {other_id}, that of {other}: it is of another topic of that name"
+            message = f"topic id {topic_id} differs from {other_id} of {other}: it is another topic of that name"
             yield Finding(Severity.ERROR, "topic-id", path, message)
     if without:
         message = (
@@ -219,9 +219,9 @@ def _topic_ids(storage: Storage, folder: str, entries: list[Entry]) -> Iterator[
 
 
 def _orphans(storage: Storage, folder: str, entries: list[Entry], lost: set[int]) -> Iterator[Finding]:
-    """Find indexes whose log was not there when the folder was first listed, and is not there now."""
+    """Find indexes whose log was missing when the folder was first listed, and still is."""
     for base in sorted(lost):
-        message = "its indexes are there, and it is not: its records are lost"
+        message = "its indexes exist, but it does not: its records are lost"
         yield Finding(
             Severity.ERROR,
             "lost-segment",

@@ -1,8 +1,8 @@
 """Compares the leader epochs of a partition's batches with each other and with ``leader-epoch-checkpoint``.
 
-Epochs never fall from batch to batch. The checkpoint has a line for each epoch, which is written before the first batch
-of the epoch. When records or segments are deleted, the first lines of the checkpoint are cut at once, while the log
-start offset is written up to a minute later: so batches before the first line are no damage.
+Epochs never fall from batch to batch. The checkpoint has a line for each epoch, written before the first batch of the
+epoch. When records or segments are deleted, the first lines of the checkpoint are cut at once, but the log start offset
+is written up to a minute later, so batches before the first line are no damage.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from sparklog.storage.base import Storage
 
 @dataclass(frozen=True)
 class EpochRun:
-    """Batches one behind the other that have the same leader epoch.
+    """Consecutive batches with the same leader epoch.
 
     Attributes
     ----------
     path : str
-        The ``.log`` file that they are in.
+        The ``.log`` file of the batches.
     position : int
-        Of the first of them, bytes.
+        The position of the first batch, bytes.
     base_offset : int
-        Of the first of them.
+        The base offset of the first batch.
     first_last_offset : int
-        The last offset of the first of them.
+        The last offset of the first batch.
     last_offset : int
-        The last offset of the last of them.
+        The last offset of the last batch.
     """
 
     path: str
@@ -49,7 +49,7 @@ class EpochRun:
 
 
 class EpochRuns:
-    """Collects the leader epochs of one segment; batches that have none, as of magic 0 and 1, are left out."""
+    """Collects the leader epochs of one segment; batches without one, such as magic 0 and 1, are left out."""
 
     def __init__(self, segment: Segment) -> None:
         self._path = segment.path()
@@ -95,15 +95,15 @@ def check_epochs(storage: Storage, folder: str, runs: list[EpochRun], start_offs
     Parameters
     ----------
     runs : list of EpochRun
-        Of all segments, in order.
+        The runs of all segments, in order.
     start_offset : int
-        The log start offset in the checkpoint; 0 where there is none.
+        The log start offset in the checkpoint; 0 if it has none.
     """
     path = join_path(folder, files.LEADER_EPOCH_CHECKPOINT)
     findings: list[Finding] = []
     lines: list[tuple[int, int]] = []
     try:
-        # Now, and not before the scan: a broker writes an epoch down before it appends the first batch of it.
+        # After the scan, not before: a broker records an epoch before it appends the epoch's first batch.
         data = storage.read_small(path)
         lines = [] if data is None else parse_leader_epochs(data, path)
     except SeglogError as error:
@@ -125,26 +125,26 @@ def check_epochs(storage: Storage, folder: str, runs: list[EpochRun], start_offs
 
 
 def _first_wrong(path: str, runs: list[EpochRun], lines: list[tuple[int, int]]) -> Finding | None:
-    """Make the finding of the first batch whose epoch is wrong."""
+    """Return the finding about the first batch with a wrong epoch; None if there is none."""
     starts = np.array([start for _, start in lines], dtype=np.int64)
     last_epoch = -1
     for run in runs:
         if run.epoch < last_epoch:
             message = (
-                f"the batch at offset {run.base_offset} is of leader epoch {run.epoch}, "
-                f"lower than {last_epoch}, that of the batch before it"
+                f"the batch at offset {run.base_offset} has leader epoch {run.epoch}, "
+                f"lower than the {last_epoch} of the batch before it"
             )
             return Finding(Severity.ERROR, "leader-epoch", run.path, message, run.position, run.base_offset)
         last_epoch = run.epoch
         first, last = (np.searchsorted(starts, [run.first_last_offset, run.last_offset], side="right") - 1).tolist()
-        # The lines between are of several epochs, and the run of one.
+        # The run has one epoch, so one line must cover it all.
         if last < 0 or (lines[last][0] == run.epoch and max(first, 0) == last):
             continue
         row = max(first, 0)
         offset = run.base_offset if lines[row][0] != run.epoch else lines[row + 1][1]
         message = (
-            f"the batch at offset {offset} of {split_path(run.path)[1]} is of leader epoch {run.epoch}, "
-            f"not the one of the checkpoint"
+            f"the batch at offset {offset} of {split_path(run.path)[1]} has leader epoch {run.epoch}, "
+            f"not the one in the checkpoint"
         )
         return Finding(Severity.ERROR, "leader-epoch", path, message, None, offset)
     return None

@@ -1,8 +1,7 @@
-"""Finds offsets that no batch of a log has: between batches, or between the end of a segment and the next one.
+"""Finds gaps in the offsets of a log: between batches, or between the end of a segment and the next one.
 
-A leader gives out offsets without gaps; only the cleaner makes gaps. In a log that was never cleaned, a sealed segment
-that ends before the next one begins has most likely lost its end. An index that has an entry for a batch in between
-proves it.
+A leader assigns offsets without gaps; only the cleaner makes gaps. In a log that was never cleaned, a sealed segment
+that ends before the next one begins has most likely lost its end. An index entry for a batch in the gap proves it.
 """
 
 from __future__ import annotations
@@ -19,9 +18,9 @@ from sparklog.record.format import v2
 
 @dataclass(frozen=True)
 class Gap:
-    """The offsets from ``start_offset`` up to ``end_offset``, exclusive, that are missing at a sealed segment's end.
+    """The offsets missing at a sealed segment's end, from ``start_offset`` up to ``end_offset``, exclusive.
 
-    ``magic`` is that of its last batch.
+    ``magic`` is the magic of the segment's last batch.
     """
 
     path: str
@@ -31,7 +30,7 @@ class Gap:
     magic: int
 
     def proven(self, known_offset: int) -> Finding:
-        """Make the error of a gap in which an index knows a batch."""
+        """Return the error about a gap, proven by an index entry with this offset."""
         message = (
             f"the sealed segment ends early, before offset {self.start_offset}: its indexes know a batch with offset "
             f"{known_offset}, and the next segment begins at {self.end_offset}"
@@ -53,7 +52,7 @@ class OffsetGaps:
         if not len(headers):
             return
         bases, lasts = headers.column("base_offset"), headers.column("last_offset")
-        # A wrapper of magic 0 or 1 does not say where its offsets begin, nor how many they are.
+        # The header of a wrapper of magic 0 or 1 has neither its first offset nor the number of its messages.
         is_known = (headers.column("magic") == 2) | (headers.column("attributes") & v2.CODEC_MASK == 0)
         expected = np.concatenate([[self._next_offset], lasts[:-1] + 1])
         is_sparse = headers.column("record_count") <= lasts - bases
@@ -63,7 +62,7 @@ class OffsetGaps:
         self._magic = int(headers.column("magic")[-1])
 
     def at_end(self) -> Gap | None:
-        """Return the gap between the end of the segment and the next one; None where there is none, or no next one."""
+        """Return the gap between the end of the segment and the next one; None without a gap or a next segment."""
         segment = self._segment
         is_bounded = not segment.is_last and segment.upper_offset <= segment.base_offset + RELATIVE_OFFSET_MAX
         if not is_bounded or self._next_offset >= segment.upper_offset:
@@ -72,9 +71,9 @@ class OffsetGaps:
 
 
 def likely_cuts(gaps: list[Gap], *, is_proven: bool) -> list[Finding]:
-    """Make the findings of segments before which others are missing, in a log that does not look compacted.
+    """Return the findings about segments that end early, in a log that does not look compacted.
 
-    They are errors where it is proven that it never was, and else notes.
+    They are errors if the log was provably never compacted, otherwise notes.
     """
     why = "by its stored cleanup.policy the topic is not compacted: they are lost"
     likely = "nothing else in the log looks as if it had been compacted: batches may be missing from the segment's end"

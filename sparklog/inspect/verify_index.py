@@ -1,13 +1,13 @@
-"""Compares the indexes of a segment with its batches, which are given once, in order.
+"""Compares the indexes of a segment with its batches, which it receives once, in order.
 
-An entry is right where a reader that begins at it misses nothing.
+An entry is right if a reader that begins at it misses nothing.
 
-- An entry of the offset index must point at the beginning of a batch that does not begin after the entry's offset. That
-  offset must be the last one of a batch from there on: of that batch; or of the last batch of an append, since older
-  brokers wrote one entry for each append; or of the last record that the cleaner kept of that batch.
+- An entry of the offset index must point at the beginning of a batch whose base offset is not above the entry's offset.
+  That offset must be the last offset of the batch, or of the last batch of an append (older brokers wrote one entry per
+  append), or the offset of the last record that the cleaner kept of the batch.
 - An entry of the time index must give the largest timestamp so far, and a batch that has it.
-- Each aborted transaction must have its marker, and each abort marker an entry where the log still has records of the
-  transaction.
+- Each entry of the transaction index must have its abort marker, and each abort marker an entry if the log still has
+  records of the transaction.
 
 Entries that point into damaged bytes of the log are not judged.
 """
@@ -39,25 +39,25 @@ _ASCENDING: Final = {
     files.TIME_INDEX: (("timestamp", 1), ("relative_offset", 0)),
     files.TRANSACTION_INDEX: (("last_offset", 1),),
 }
-"""For each index the fields that ascend, and the least step from entry to entry."""
+"""The ascending fields of each index, with the least step from entry to entry."""
 _NO_TIMESTAMP: Final = -1
 _PAST_END: Final = "is past the end of the log"
 
 
 @dataclass(frozen=True)
 class ScanResult:
-    """How the scan of a segment's log ended.
+    """The end of a scan of a segment's log.
 
     Attributes
     ----------
     position : int
-        Where the last whole batch ends.
+        The end of the last whole batch.
     is_damaged : bool
-        Whether something in the log is wrong.
+        Whether the log is damaged.
     is_torn : bool
-        Whether a batch that was being written is cut short there.
+        Whether a batch that was being written is cut short at that end.
     missing_to : int or None
-        The base offset of the next segment, where an index knows batches between the end of this one and that.
+        The base offset of the next segment, if an index has entries for batches between the end of this segment and it.
     """
 
     position: int
@@ -66,12 +66,12 @@ class ScanResult:
     missing_to: int | None = None
 
     def severity(self, reason: str) -> Severity:
-        """Return how bad a wrong entry is; entries past a torn end of the log are dropped by a broker."""
+        """Return the severity of a wrong entry; a broker drops entries past a torn end of the log."""
         return Severity.WARNING if self.is_torn and reason == _PAST_END else Severity.ERROR
 
 
 class Index:
-    """One index: its entries up to the first that is out of order, and the findings about the file itself."""
+    """One index: its entries up to the first one out of order, and the findings about the file itself."""
 
     def __init__(self, segment: Segment, suffix: str) -> None:
         self.segment = segment
@@ -102,7 +102,7 @@ class Index:
         severity: Severity = Severity.ERROR,
         code: str = "index-entry",
     ) -> Finding:
-        """Make the finding of a wrong entry, the first of ``count`` that are wrong in the same way."""
+        """Return the finding about a wrong entry, the first of ``count`` with the same fault."""
         more = f"; and so {count - 1} more" if count > 1 else ""
         position = row * self.layout.itemsize
         return Finding(severity, code, self.path, f"entry {row} {message}{more}", position)
@@ -115,7 +115,7 @@ class Index:
         elif written * entry_bytes < size_bytes and not self.segment.is_last:
             blank_bytes = size_bytes - written * entry_bytes
             self._warn(
-                "index-padded", f"{blank_bytes:,} bytes of zeros behind the entries of a segment that is not the last"
+                "index-padded", f"{blank_bytes:,} bytes of zeros after the entries of a segment that is not the last"
             )
 
     def _in_order(self, entries: Entries, suffix: str) -> Entries:
@@ -135,7 +135,7 @@ class Index:
         if self.segment.is_last:
             self._note_missing("there is no index yet: a broker makes it when it first needs it")
         elif self.segment.storage.identity(f"{self.path}{files.SWAP}") is not None:
-            # The files of a cleaned segment are put in place one by one, the log first.
+            # A broker renames the files of a cleaned segment one by one, the log first.
             self._note_missing(
                 "a broker stopped before it put the index of a cleaned segment in place: it makes it again"
             )
@@ -150,7 +150,7 @@ class Index:
 
 
 class OffsetIndexCheck:
-    """The offset index of a segment."""
+    """Checks the offset index of a segment."""
 
     def __init__(self, segment: Segment) -> None:
         self.index = Index(segment, files.OFFSET_INDEX)
@@ -177,12 +177,12 @@ class OffsetIndexCheck:
             rows = slice(*np.searchsorted(self._offsets, [bases[0], lasts[-1] + 1]))
             offsets = self._offsets[rows]
             at = np.minimum(np.searchsorted(lasts, offsets), len(lasts) - 1)
-            # The cleaner indexes the last record that it keeps, and the batch goes on without it.
+            # The cleaner indexes the last record that it keeps, and the batch's last offset may be above it.
             is_cleaned = (sound.column("record_count") <= lasts - bases)[at]
             self._is_last_offset[rows] |= (lasts[at] == offsets) | (is_cleaned & (bases[at] <= offsets))
 
     def known_in(self, gap: Gap) -> int:
-        """Return the last offset between the end of the segment and the next one that an entry is for, or -1."""
+        """Return the last offset in the gap that has an index entry; -1 if none has."""
         rows = (
             (self._positions >= gap.position) & (self._offsets >= gap.start_offset) & (self._offsets < gap.end_offset)
         )
@@ -209,7 +209,7 @@ class OffsetIndexCheck:
 
 
 class TimeIndexCheck:
-    """The time index of a segment."""
+    """Checks the time index of a segment."""
 
     def __init__(self, segment: Segment) -> None:
         self.index = Index(segment, files.TIME_INDEX)
@@ -229,15 +229,15 @@ class TimeIndexCheck:
         rows = slice(*np.searchsorted(self._offsets, [self._end_offset, lasts[-1] + 1]))
         at = np.minimum(np.searchsorted(lasts, self._offsets[rows]), len(lasts) - 1)
         magic = headers.column("magic")[at]
-        # A wrapper of magic 0 or 1 does not say where its offsets begin.
+        # The header of a wrapper of magic 0 or 1 has no first offset.
         is_held = (headers.column("base_offset")[at] <= self._offsets[rows]) | (magic < 2)
-        # Messages of magic 0 carry no time: with LogAppendTime, a broker indexes when it appended them.
+        # Messages of magic 0 carry no time: with LogAppendTime, a broker indexes the time of their append.
         self._is_right[rows] = is_held & ((timestamps[at] == self._timestamps[rows]) | (magic == 0))
         self._is_early[rows] = is_held & is_sound[at] & (latest[at] > self._timestamps[rows])
         self._latest, self._end_offset = int(latest[-1]), int(lasts[-1]) + 1
 
     def known_in(self, gap: Gap) -> int:
-        """Return the last offset between the end of the segment and the next one that an entry is for, or -1."""
+        """Return the last offset in the gap that has an index entry; -1 if none has."""
         rows = (self._offsets >= gap.start_offset) & (self._offsets < gap.end_offset)
         return int(self._offsets[rows].max(initial=-1))
 
@@ -264,12 +264,13 @@ class TimeIndexCheck:
 
 
 class TransactionIndexCheck:
-    """The transaction index of a segment, and the transactions of the partition that are open where it begins.
+    """Checks the transaction index of a segment.
 
     Parameters
     ----------
     open_offsets : dict of int to int
-        By producer id, the first offset with records of its open transaction; carried from segment to segment.
+        The first offset of each producer's transaction that is open where the segment begins, by producer id. It is
+        changed on the way, and given to the check of the next segment.
     """
 
     def __init__(self, segment: Segment, open_offsets: dict[int, int]) -> None:
@@ -320,5 +321,5 @@ class TransactionIndexCheck:
                 )
                 yield Finding(Severity.ERROR, "index-entry-missing", self.index.path, message, None, offset)
         if result.is_damaged:
-            # Markers may be lost, and with them the ends of transactions.
+            # Lost batches may include markers, the ends of transactions.
             self._open_offsets.clear()

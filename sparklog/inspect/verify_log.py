@@ -1,9 +1,8 @@
-"""Verifies the segments of a partition, whose folder may be one that a broker writes to.
+"""Verifies the segments of a partition, even while a broker writes to its folder.
 
-Work that a broker is in the middle of is no damage, and it is done when a second look is taken. A segment in which
-something seems to be wrong is verified again where it may still change: the last one always, and an earlier one where
-its files are not those that were listed, which are then listed again. Only problems on which two looks agree are
-reported.
+Unfinished work of a broker is no damage, and is finished by the time of a second look. A segment with a problem is
+verified again if it may still change: always if it is the last; an earlier one if its files differ from the listing,
+and then the folder is listed again. Only problems that two looks find are reported.
 """
 
 from __future__ import annotations
@@ -37,20 +36,20 @@ class _ReplacedError(Exception):
 
 
 def agreed_findings(look: Callable[[], Iterator[Event]], is_final: Callable[[], bool] | None = None) -> Iterator[Event]:
-    """Look at something until two looks agree, and report only the problems on which they do.
+    """Look at something until two looks agree, and report only the problems that both found.
 
     Parameters
     ----------
     look : callable
-        Looks once: gives findings, and its progress, which is passed on from the first look only.
+        Looks once, yielding findings and progress; only the progress of the first look is passed on.
     is_final : callable, optional
-        Asked where a look found a problem: whether nothing can have changed, so that no second look is needed.
+        Called when a look found a problem: returns whether nothing can have changed, so that no second look is needed.
 
     Yields
     ------
     Finding or Progress
-        Notes are those of the last look. So many findings that they cannot be held are no broker's work, and are
-        reported as they come.
+        The notes come from the last look. More findings than can be held are not a broker's unfinished work, and are
+        yielded as they come.
     """
     agreed: set[_Key] | None = None
     findings: list[Finding] = []
@@ -79,21 +78,21 @@ def agreed_findings(look: Callable[[], Iterator[Event]], is_final: Callable[[], 
 
 
 def _key(finding: Finding) -> _Key:
-    """Return what two looks have in common of a finding; its message may count how many there are."""
+    """Return the part of a finding that two looks share; its message may contain a changing count."""
     return finding.severity, finding.code, finding.path, finding.position, finding.offset
 
 
 class PartitionCheck:
-    """Verifies the segments of a partition, some of which a broker may replace or remove meanwhile.
+    """Verifies the segments of a partition, which a broker may replace or remove meanwhile.
 
     Attributes
     ----------
     runs : list of EpochRun
         The leader epochs of the batches, in order.
     gaps : list of Gap
-        Where sealed segments end before the next one begins.
+        The gaps at the ends of sealed segments.
     is_sparse : bool
-        Whether offsets are missing elsewhere, as the cleaner leaves them.
+        Whether offsets are missing elsewhere, as after a cleaning.
     has_segments : bool
         Whether there is any segment.
     end_offset : int
@@ -110,7 +109,7 @@ class PartitionCheck:
         self.end_offset = 0
 
     def run(self) -> Iterator[Event]:
-        """Verify every segment; list the folder again wherever one has been replaced meanwhile."""
+        """Verify every segment; list the folder again if one was replaced meanwhile."""
         listings = 0
         while listings < _LISTINGS_MAX:
             try:
@@ -132,7 +131,7 @@ class PartitionCheck:
                     listings = 0
             if segments is not None:
                 return
-            # Which transactions were open is not known where segments took the place of others.
+            # After segments were replaced, the open transactions are not known.
             self._open_offsets = {}
             listings += 1
             time.sleep(_PAUSE_S)
@@ -140,7 +139,7 @@ class PartitionCheck:
         yield Finding(Severity.WARNING, "unreadable", self._folder, message)
 
     def _segment(self, segment: Segment, sizes: Mapping[str, int]) -> Generator[Event, None, bool]:
-        """Verify one segment; return False, having reported nothing, where it was replaced or removed meanwhile."""
+        """Verify one segment; return False without a report if it was replaced or removed meanwhile."""
         check = _SegmentCheck(segment, {})
 
         def look() -> Iterator[Event]:
@@ -178,7 +177,7 @@ class PartitionCheck:
         return {entry.name: entry.size_bytes for entry in self._storage.entries(self._folder)}
 
     def _sizes_of(self, segment: Segment, sizes: Mapping[str, int]) -> dict[str, int]:
-        """Return the sizes of the files of one segment, whatever is behind their names."""
+        """Return the sizes of one segment's files, with any suffix."""
         stem = files.offset_file_name(segment.base_offset, ".")
         return {name: size for name, size in sizes.items() if name.startswith(stem)}
 
@@ -189,8 +188,8 @@ class _SegmentCheck:
     Parameters
     ----------
     open_offsets : dict of int to int
-        By producer id, the first offset of the transaction that is open where the segment begins; changed to those
-        that are open where it ends.
+        The first offset of each producer's transaction that is open where the segment begins, by producer id; changed
+        to the ones open where it ends.
     """
 
     def __init__(self, segment: Segment, open_offsets: dict[int, int]) -> None:
@@ -202,7 +201,7 @@ class _SegmentCheck:
         self.end_offset = segment.base_offset
 
     def run(self) -> Iterator[Event]:
-        """Give findings and progress; `PathNotFoundError` where the log of the segment is gone."""
+        """Yield findings and progress; raise `PathNotFoundError` if the segment's log is gone."""
         segment = self._segment
         offsets, times = OffsetIndexCheck(segment), TimeIndexCheck(segment)
         transactions = TransactionIndexCheck(segment, self.open_offsets)

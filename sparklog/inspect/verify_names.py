@@ -1,4 +1,4 @@
-"""Judges the names in a log directory and in the folder of a partition: which are Kafka's, and what the others may do.
+"""Judges the names in a log directory and in a partition's folder: which are Kafka's, and which may do harm.
 
 A file of a log is a regular file whose name is 20 digits and a suffix of Kafka's. Everything else is foreign: it is
 reported, and never opened.
@@ -34,16 +34,16 @@ _PASSING_SUFFIXES: Final = (files.DELETED, files.CLEANED, files.SWAP)
 _SET_ASIDE: Final = re.compile(r"\S+-\S+\.\S+-(delete|future|stray)")
 _OFFSET_FILE: Final = re.compile(r"[0-9]+(\.(log|index|timeindex|txnindex|snapshot))(\.(deleted|cleaned|swap))?")
 _REMOTE_CACHE: Final = "remote-log-index-cache"
-_STAGED: Final = "of a write that was not committed, or is on its way: 'sparklog recover' removes old ones"
-_PASSING: Final = "a broker removes or replaces it, or stopped while it did: it ends that when it starts"
-_LINK: Final = "a symbolic link: what it leads to is read, and nothing of sparklog's writes by way of it"
+_STAGED: Final = "staged by a write that is running or was not committed: 'sparklog recover' removes old ones"
+_PASSING: Final = "a broker is removing or replacing it, or stopped before it was done: it finishes that when it starts"
+_LINK: Final = "a symbolic link: its target is read, but sparklog never writes through it"
 
 NameFinding = tuple[Severity, str, str]
 """Severity, code and message."""
 
 
 def is_log(name: str) -> bool:
-    """Tell whether a folder of a log directory is a log to verify."""
+    """Return whether a folder of a log directory is a log to verify."""
     aside = _SET_ASIDE.fullmatch(name)
     if aside is not None:
         return aside[1] != "delete"
@@ -51,7 +51,7 @@ def is_log(name: str) -> bool:
 
 
 def foreign_in_directory(folder: str, entries: list[Entry]) -> Iterator[Finding]:
-    """Find the files and folders of a log directory that are not Kafka's, or that belong to unfinished work."""
+    """Find the files and folders of a log directory that are not Kafka's, or belong to unfinished work."""
     yield from _links(folder, entries)
     for entry in entries:
         path = join_path(folder, entry.name)
@@ -64,7 +64,7 @@ def foreign_in_directory(folder: str, entries: list[Entry]) -> Iterator[Finding]
             message = "not the folder of a topic partition: a broker refuses to start with it in its log directory"
             yield Finding(Severity.ERROR, "foreign-name", path, message)
         elif entry.name == JOURNAL:
-            message = "a commit that was decided is not done: the next write, or 'sparklog recover', finishes it"
+            message = "a commit that was decided is not finished: the next write, or 'sparklog recover', finishes it"
             yield Finding(Severity.WARNING, "unfinished", path, message)
         elif entry.name.endswith(files.STAGED):
             yield Finding(Severity.NOTE, "unfinished", path, _STAGED)
@@ -87,14 +87,14 @@ def _special_in_directory(path: str, entry: Entry) -> Finding:
 
 
 def _links(folder: str, entries: list[Entry]) -> Iterator[Finding]:
-    """Find the names of links that can be followed; those that cannot are special."""
+    """Find the links that can be followed; any other link is a special entry."""
     for entry in entries:
         if entry.is_link:
             yield Finding(Severity.WARNING, "link", join_path(folder, entry.name), _LINK)
 
 
 def foreign_in_partition(folder: str, entries: list[Entry]) -> Iterator[Finding]:
-    """Find the names in the folder of a partition that are not Kafka's, or that belong to unfinished work."""
+    """Find the names in a partition's folder that are not Kafka's, or belong to unfinished work."""
     yield from _links(folder, entries)
     for entry in entries:
         found = _judge_name(entry)
@@ -104,7 +104,7 @@ def foreign_in_partition(folder: str, entries: list[Entry]) -> Iterator[Finding]
 
 
 def orphans(entries: list[Entry]) -> set[str]:
-    """Return the names of indexes whose log is not there; a broker may be about to remove them."""
+    """Return the names of indexes without a log; a broker may be about to remove them."""
     logs = {entry.name for entry in entries if entry.name.endswith(files.LOG)}
     found = ((entry.name, files.parse_offset_file(entry.name)) for entry in entries if _is_offset_file(entry))
     return {
@@ -115,12 +115,12 @@ def orphans(entries: list[Entry]) -> set[str]:
 
 
 def _is_offset_file(entry: Entry) -> bool:
-    """Tell whether it is a regular file with the name of a file of a log."""
+    """Return whether an entry is a regular file named as a file of a log."""
     return entry.is_file and files.parse_offset_file(entry.name) is not None
 
 
 def _judge_name(entry: Entry) -> NameFinding | None:
-    """Judge one name in a partition's folder; None where it is one of Kafka's."""
+    """Judge one name in a partition's folder; return None if it is Kafka's."""
     name = entry.name
     if entry.special:
         is_ours = _OFFSET_FILE.fullmatch(name) or name.removesuffix(files.BEING_WRITTEN) in _PARTITION_FILES
@@ -129,13 +129,13 @@ def _judge_name(entry: Entry) -> NameFinding | None:
     if name.endswith(files.STAGED):
         return Severity.NOTE, "unfinished", _STAGED
     if files.is_cut_file(name):
-        return Severity.NOTE, "cut", "what recovery cut off a segment: 'sparklog recover --drop-cut' removes it"
+        return Severity.NOTE, "cut", "bytes that recovery cut off a segment: 'sparklog recover --drop-cut' removes it"
     if _is_offset_file(entry) and name.endswith(_PASSING_SUFFIXES):
         return Severity.NOTE, "unfinished", _PASSING
     if _OFFSET_FILE.fullmatch(name) and not _is_offset_file(entry):
         if entry.is_folder:
             return Severity.ERROR, "foreign-name", "it is a folder, where a file of the log belongs: it is not read"
-        return Severity.ERROR, "foreign-name", "the offset in its name has not 20 digits: it is not read"
+        return Severity.ERROR, "foreign-name", "the offset in its name does not have 20 digits: it is not read"
     if entry.is_folder:
         severity = Severity.ERROR if name in _PARTITION_FILES else Severity.NOTE
         return severity, "foreign-name", "a folder, which no broker makes here"

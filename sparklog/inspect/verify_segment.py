@@ -1,7 +1,7 @@
-"""Verifies every batch of one segment, and finds what is wrong with the bytes that are no sound batch.
+"""Verifies every batch of one segment, and makes findings about the bytes that are no sound batch.
 
-Damage is a value here, a `Finding`, and never ends the scan; see `sparklog.log.scan_past_damage`. Batches whose
-checksum or content is wrong are passed on too, and marked, so that an index is not blamed for the damage of its log.
+Damage is a value here, a `Finding`, and never ends the scan; see `sparklog.log.scan_past_damage`. Batches with a wrong
+checksum or content are passed on too, and marked, so that an index is not blamed for the damage of its log.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ TORN_TAIL: Final = "torn-tail"
 
 
 class Severity(StrEnum):
-    """How bad a finding is.
+    """The severity of a finding.
 
-    An error is wrong data, or data in a wrong order; a warning, something that a broker would fail on or put right; a
-    note, something that is good to know.
+    An error is wrong data, or data in a wrong order. A warning is something that a broker would fail on or repair. A
+    note is good to know.
     """
 
     ERROR = "error"
@@ -37,7 +37,7 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True)
 class Finding:
-    """Something that is wrong, or good to know.
+    """A fault, or something good to know.
 
     Attributes
     ----------
@@ -47,9 +47,9 @@ class Finding:
     path : str
         The file or folder.
     position : int or None
-        In the file, bytes.
+        The position in the file, bytes.
     offset : int or None
-        The offset of the batch there, or the one that is expected there.
+        The offset of the batch there, or the one expected there.
     message : str
     """
 
@@ -70,7 +70,7 @@ class Progress:
 
 
 def unreadable(error: SeglogError, path: str) -> Finding:
-    """Make a finding of the error because of which a file, or something in it, could not be read."""
+    """Return the finding about an error of reading a file."""
     if isinstance(error, CorruptLogError):
         code = "corrupt-file"
         return Finding(Severity.ERROR, code, error.path or path, error.reason, error.position, error.offset)
@@ -83,8 +83,8 @@ def scan_segment(segment: Segment) -> Iterator[Finding | CheckedBatches | Progre
     Yields
     ------
     Finding or CheckedBatches or Progress
-        The batches are as of `scan_past_damage`; a finding has described each that is not sound, and the bytes that are
-        no batch.
+        The batches of `scan_past_damage`; findings before them describe each batch that is not sound, and the bytes
+        that are no batch.
 
     Raises
     ------
@@ -108,26 +108,26 @@ def scan_segment(segment: Segment) -> Iterator[Finding | CheckedBatches | Progre
 
 
 class _Findings:
-    """Makes the findings of what a scan of a segment gives."""
+    """Makes findings from the scan of a segment."""
 
     def __init__(self, segment: Segment) -> None:
         self._segment, self._path = segment, segment.path()
 
     def batches(self, checked: CheckedBatches) -> Iterator[Finding]:
-        """Give the findings of batches that follow those before."""
+        """Yield the findings about the next batches of the segment."""
         sound = checked.sound
         if len(sound):
             yield from self._offsets(sound, checked.expected_offset)
             yield from self._records(sound, checked)
 
     def unreadable(self, found: Unreadable) -> Finding:
-        """Make the finding of what cannot be read."""
+        """Return the finding about unreadable bytes."""
         if found.damage is None:
             return self._error("corrupt-batch", found.reason, found.position, found.first_offset)
         return self._tail(found.damage) if found.is_log_end else self._damaged(found.damage)
 
     def _offsets(self, sound: BatchHeaders, expected_offset: int) -> Iterator[Finding]:
-        """Check that offsets ascend from batch to batch, and are this segment's."""
+        """Check that offsets ascend from batch to batch, and lie within the segment."""
         beyond = sound.column("last_offset") >= self._segment.reach
         if beyond.any():
             batch = sound.table[int(np.argmax(beyond))]
@@ -145,7 +145,7 @@ class _Findings:
             yield self._error("offset-order", message, int(batch["position"]), int(previous[row]) + 1)
 
     def _records(self, sound: BatchHeaders, checked: CheckedBatches) -> Iterator[Finding]:
-        """Check what headers say of their records: where the offsets begin, and the largest timestamp."""
+        """Check headers against their records: the first offset, and the largest timestamp."""
         positions, offsets, timestamps = checked.records
         if not len(positions):
             return
@@ -159,8 +159,8 @@ class _Findings:
             at = int(np.argmax(late))
             batch = sound.table[rows[at]]
             message = (
-                f"a record is of {latest[at]} ms, later than the {batch['max_timestamp']} ms that its batch says: "
-                f"looking up a time may pass over it{_and_more(int(late.sum()), 'batches')}"
+                f"a record has timestamp {latest[at]} ms, later than the {batch['max_timestamp']} ms in the header "
+                f"of its batch: a lookup by time may skip it{_and_more(int(late.sum()), 'batches')}"
             )
             place = int(batch["position"]), int(batch["base_offset"])
             yield Finding(Severity.WARNING, "batch-timestamp", self._path, message, *place)
@@ -168,18 +168,18 @@ class _Findings:
     def _record_offsets(
         self, sound: BatchHeaders, rows: Numbers, firsts: Numbers, ends: Numbers, expected_offset: int
     ) -> Iterator[Finding]:
-        """Check the first and last offsets of the batches that hold records against each other and their headers.
+        """Check the first and last record offsets of batches against each other and their headers.
 
-        Findings about the headers alone have been made before. A wrapper of magic 0 or 1 does not say in its header
-        where its offsets begin, and a batch may hold offsets above the last one in its header.
+        Findings about the headers alone have been made before. The header of a wrapper of magic 0 or 1 has no first
+        offset, and a batch may hold offsets above the last one in its header.
         """
         lasts = sound.column("last_offset").copy()
         in_order = sound.column("base_offset") > np.concatenate([[expected_offset - 1], lasts[:-1]])
         for at in np.flatnonzero((ends > lasts[rows]) & (sound.column("magic")[rows] == 2)).tolist():
             batch = sound.table[rows[at]]
             message = (
-                f"a record has offset {ends[at]}, above the last offset {batch['last_offset']} that its batch says: "
-                f"reading from {batch['last_offset'] + 1} on passes over it"
+                f"a record has offset {ends[at]}, above the last offset {batch['last_offset']} in the header of its "
+                f"batch: reading from {batch['last_offset'] + 1} on skips it"
             )
             place = int(batch["position"]), int(batch["base_offset"])
             yield Finding(Severity.WARNING, "batch-offset", self._path, message, *place)
@@ -191,7 +191,7 @@ class _Findings:
             yield self._error("offset-order", message, int(batch["position"]), first)
 
     def _damaged(self, damage: Damage) -> Finding:
-        """Make the finding of bytes that are no sound batch."""
+        """Return the finding about bytes that are no sound batch."""
         code = "corrupt-batch" if damage.what is DamageKind.WRONG_CHECKSUM else "not-a-batch"
         following = damage.next_position
         if following is None:
@@ -207,7 +207,7 @@ class _Findings:
         return self._error(code, message, damage.position, damage.expected_offset)
 
     def _tail(self, damage: Damage) -> Finding:
-        """Make the finding of a log that does not end with a whole batch: a note, unless no crash can have left it."""
+        """Return the finding about bytes after the last batch: a note if a crash can leave them, otherwise an error."""
         position, offset, rest = damage.position, damage.expected_offset, f"{damage.length_bytes:,} bytes"
         if damage.what is DamageKind.ZEROS:
             code, message = "zero-tail", f"{rest} of zeros, preallocated: the log ends at offset {offset}"

@@ -1,4 +1,4 @@
-"""The wall clock, read in one place, and its units."""
+"""Reads the wall clock, in one place, and defines its units."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What a partition's folder holds: its segments, and the first and last offset of its log.
+"""Reads the layout of a partition's folder: its segments, and the first and last offset of its log.
 
-The folder may be one that a broker writes to, or that it left in the middle of something; what is seen is what the
-broker would load. Only names, checkpoints, and the headers at the end of the last segment are read.
+A broker may be writing to the folder, or have left it in the middle of a change; the layout is the one that the broker
+would load. Only names, checkpoints, and the headers at the end of the last segment are read.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _log = logging.getLogger("sparklog")
 _SWAPPED_LOG: Final = files.LOG + files.SWAP
 _LISTINGS_MAX: Final = 5
 _CLOCK_TICK_NS: Final = 20_000_000
-"""The clock of no file system goes by larger steps, but for those of seconds."""
+"""An upper bound of the steps of a file system's clock, except for clocks of whole seconds."""
 _LOOKS_MAX: Final = 10
 
 _Found = TypeVar("_Found")
@@ -44,20 +44,20 @@ _Found = TypeVar("_Found")
 
 @dataclass(frozen=True)
 class PartitionLayout:
-    """The segments of a partition, ascending, and where its log starts and ends.
+    """The segments of a partition, ascending, and the start and end of its log.
 
     Attributes
     ----------
     folder : PartitionFolder
-        Where it is.
+        The folder of the log.
     segments : tuple of Segment
-        Those that hold an offset at or after the start offset, or may come to.
+        The segments that hold, or may come to hold, an offset at or after the start offset.
     start_offset : int
-        Log start offset: what is before it has been deleted, also where its bytes are still there.
+        Log start offset: records before it are deleted, even if their bytes are still in a segment.
     end : OffsetPosition
-        Log end offset, exclusive, and the position in the last segment where it ends.
+        Log end offset, exclusive, and its position in the last segment.
     zeros_from : int or None
-        Where the zeros begin that end the last segment's file, if something stands behind the end.
+        The position of the zeros at the end of the last segment's file, if any bytes follow the log end.
     """
 
     folder: PartitionFolder
@@ -76,7 +76,7 @@ class PartitionLayout:
 
     @property
     def topic_partition(self) -> TopicPartition | None:
-        """The partition that the folder is named for; None where it is named otherwise."""
+        """The partition that the folder is named for; None if its name is no partition's."""
         return self.folder.topic_partition
 
     @property
@@ -84,84 +84,85 @@ class PartitionLayout:
         return self.end.offset
 
     def segment_of(self, offset: int) -> int:
-        """Return the row of the segment that holds an offset, or would."""
+        """Return the row of the segment that holds an offset, or would hold it."""
         return max(bisect_right(self.segments, offset, key=lambda segment: segment.base_offset) - 1, 0)
 
 
 class DirectoryView:
-    """What a log directory says of all of its logs, read once however many of them are looked at.
+    """The facts that a log directory stores about its logs, each read once however many logs are looked at.
 
     Attributes
     ----------
     version : CommitVersion
-        As of when the view was made.
+        The commit version when the view was made.
     """
 
     def __init__(self, directory: LogDirectory) -> None:
         self.directory = directory
         self.version = commit_version(directory)
-        # Not by functools.cached_property, whose lock another thread may hold when this process is forked.
+        # functools.cached_property has a lock, which another thread may hold when this process is forked.
         self._journal: Journal | None = None
         self._is_clean: bool | None = None
         self._offsets: dict[str, Mapping[TopicPartition, int]] = {}
 
     def is_current(self) -> bool:
-        """Tell whether no commit was decided or done since."""
+        """Return whether no commit was decided or finished since the view was made."""
         return commit_version(self.directory) == self.version
 
     @property
     def journal(self) -> Journal | None:
-        """The commit that was decided and not done."""
+        """The commit that was decided and is not finished."""
         if self._journal is None:
             self._journal = self.version.pending(self.directory)
         return self._journal
 
     @property
     def start_offsets(self) -> Mapping[TopicPartition, int]:
-        """The log start offsets of the checkpoint; none where it cannot be read."""
-        # As a broker does: it says so, and starts every log at its first segment.
+        """The log start offsets of the checkpoint; empty if it cannot be read."""
+        # Like a broker, which warns, and starts every log at its first segment.
         return self.offsets(files.LOG_START_CHECKPOINT, "to start at its first segment")
 
     @property
     def recovery_points(self) -> Mapping[TopicPartition, int]:
-        """The recovery points of the checkpoint; none where it cannot be read."""
+        """The recovery points of the checkpoint; empty if it cannot be read."""
         return self.offsets(files.RECOVERY_POINT_CHECKPOINT, "to have no recovery point")
 
     @property
     def is_clean(self) -> bool:
-        """Whether the marker of a broker's clean shutdown is there."""
+        """Whether the directory has the marker of a broker's clean shutdown."""
         if self._is_clean is None:
             self._is_clean = self.directory.storage.read_small(self.directory.file(files.CLEAN_SHUTDOWN)) is not None
         return self._is_clean
 
     def offsets(self, name: str, taken: str = "") -> Mapping[TopicPartition, int]:
-        """Read a checkpoint of the directory once; none where it is not there or damaged.
+        """Read a checkpoint of the directory once; empty if it is missing or damaged.
 
         Parameters
         ----------
         taken : str
-            How every log of the directory is taken where the checkpoint is damaged, for a warning; without it none.
+            The end of the warning about a damaged checkpoint: how every log of the directory is then taken. If empty,
+            there is no warning.
         """
         if name not in self._offsets:
             self._offsets[name] = _offsets_in(self.directory, name, taken)
         return self._offsets[name]
 
     def recovery_point(self, folder: PartitionFolder) -> int | None:
-        """Return the recovery point that the checkpoint has for a log; None where it has none."""
+        """Return the recovery point of a log in the checkpoint; None if it has none."""
         at = folder.topic_partition
         return None if at is None else self.recovery_points.get(at)
 
     def synced_offset(self, folder: PartitionFolder) -> int:
         """Return the offset below which all of a log was on the disk when its writer last said so.
 
-        A write that a crash tore is at or above it: what is not whole below it is damage. After a clean shutdown that
-        is all of the log, else what is below the recovery point; 0 where there is none.
+        A write torn by a crash is at or above it; a batch below it that is not whole is damage. After a clean shutdown
+        it is above the whole log, otherwise it is the recovery point, or 0 if there is none.
         """
         return files.OFFSET_MAX if self.is_clean else self.recovery_point(folder) or 0
 
 
 def read_layout(folder: PartitionFolder) -> PartitionLayout:
-    """Read what a partition's folder holds now.
+    """Read the present layout of a log.
 
     Raises
     ------
@@ -174,7 +175,7 @@ def read_layout(folder: PartitionFolder) -> PartitionLayout:
 
 
 def read_layouts(folders: Sequence[PartitionFolder]) -> list[PartitionLayout]:
-    """Read what logs hold now, all of them as they were at one time: of a commit over many of them, all or nothing.
+    """Read the present layouts of logs, all as of one time: they show all of a commit to many logs, or nothing of it.
 
     Raises
     ------
@@ -191,14 +192,14 @@ def read_layouts(folders: Sequence[PartitionFolder]) -> list[PartitionLayout]:
 def at_one_time(
     folders: Sequence[PartitionFolder], look: Callable[[PartitionFolder, DirectoryView], _Found]
 ) -> list[_Found]:
-    """Return what a look at each log finds, all of them as they were at one time; it may be taken several times.
+    """Return the result of a look at each log, all as of one time; the looks may be repeated.
 
     Raises
     ------
     CommitError
         Commits were made again and again while the logs were looked at.
     SeglogError
-        Of the look, where no commit was made meanwhile.
+        The look raised it, and no commit was made meanwhile.
     """
     directories = {folder.directory for folder in folders}
     return while_current(directories, lambda views: [look(folder, views[folder.directory]) for folder in folders])
@@ -207,21 +208,21 @@ def at_one_time(
 def while_current(
     directories: Collection[LogDirectory], look: Callable[[Mapping[LogDirectory, DirectoryView]], _Found]
 ) -> _Found:
-    """Return what a look at log directories finds between two commits to them; it may be taken several times.
+    """Return the result of a look at log directories that no commit interrupts; the look may be repeated.
 
     Raises
     ------
     CommitError
         Commits were made again and again while they were looked at.
     SeglogError
-        Of the look, where no commit was made meanwhile.
+        The look raised it, and no commit was made meanwhile.
     """
     for _ in range(_LOOKS_MAX):
         views = {directory: DirectoryView(directory) for directory in directories}
         try:
             found = look(views)
         except SeglogError:
-            # A commit that was carried out meanwhile may be the reason.
+            # A commit that was made meanwhile may be the reason.
             if all(view.is_current() for view in views.values()):
                 raise
             continue
@@ -232,24 +233,24 @@ def while_current(
 
 
 def layout_in(view: DirectoryView, folder: PartitionFolder) -> PartitionLayout:
-    """Read what a log holds, by what is known of its directory: its writer holds the lock, or checks the view later.
+    """Read the layout of a log with a view of its directory: the caller holds the lock, or checks the view later.
 
     Raises
     ------
     PathNotFoundError, CorruptLogError
-        As of `read_layout`.
+        See `read_layout`.
     """
     for _ in range(_LISTINGS_MAX - 1):
         try:
             return layout_of(view, folder, list_segments(folder))
         except PathNotFoundError:
-            # A broker renames and removes segments while it runs: what has just been listed may be gone.
+            # A broker renames and removes segments while it runs: a listed file may be gone.
             continue
     return layout_of(view, folder, list_segments(folder))
 
 
 def cut_at(layout: PartitionLayout, offset: int) -> PartitionLayout:
-    """Return the layout of a log as it was when it ended before an offset, with the position of that end.
+    """Return the layout that a log had when its end offset was ``offset``.
 
     Raises
     ------
@@ -273,7 +274,7 @@ def cut_at(layout: PartitionLayout, offset: int) -> PartitionLayout:
 
 
 def batch_holding(layout: PartitionLayout, offset: int) -> BatchHeaders | None:
-    """Return the header of the batch that holds an offset; None where the log has none, or none that can be read."""
+    """Return the header of the batch that holds an offset; None if there is no such batch, or it cannot be read."""
     if not layout.segments or not layout.start_offset <= offset < layout.end_offset:
         return None
     try:
@@ -285,7 +286,7 @@ def batch_holding(layout: PartitionLayout, offset: int) -> BatchHeaders | None:
 
 
 def topic_id_of(folder: PartitionFolder) -> str | None:
-    """Return the topic id of ``partition.metadata``; None where there is none, or none that can be read."""
+    """Return the topic id in ``partition.metadata``; None if the file is missing or cannot be parsed."""
     path = folder.file(files.PARTITION_METADATA)
     data = folder.storage.read_small(path)
     try:
@@ -305,9 +306,9 @@ def list_segments(
     Parameters
     ----------
     entries : sequence of Entry, optional
-        What the folder holds, where that is known.
+        The entries of the folder, if already listed.
     named : sequence of (OffsetFile, Entry), optional
-        Those of the entries that are named for an offset, where that is known.
+        The entries named for an offset, if already selected.
     kept : KeptFiles, optional
         Keeps the files of the segments open.
     """
@@ -334,11 +335,10 @@ def list_segments(
 
 
 def _listed(folder: PartitionFolder) -> list[Entry]:
-    """List what tells of segments, while no cleaner renames any.
+    """List the names that tell of segments, at a moment when no cleaner renames any.
 
-    A file that is renamed while a folder is listed may be missed under both of its names. That shows in the time at
-    which the folder was changed, unless the clock of its file system has not moved on since: then the folder is listed
-    until it is twice the same.
+    A file renamed during the listing may be missed under both names. The modification time of the folder shows that,
+    unless the clock of its file system has not ticked since: then the folder is listed until two listings are equal.
     """
     storage, path = folder.storage, folder.location
     before, earlier = storage.stamp(path), list[Entry]()
@@ -357,15 +357,15 @@ def _entries(folder: PartitionFolder) -> list[Entry]:
 
 
 def _warn_of_links(folder: PartitionFolder, entries: Iterable[Entry]) -> None:
-    """Say which names of segments are none: a broken link would else hide records in silence."""
+    """Warn of segment names that are not regular files: a broken link would otherwise hide records silently."""
     for entry in entries:
         found = None if entry.is_file else files.parse_offset_file(entry.name)
         if found is not None and found.suffix == files.LOG:
-            _warn_once(f"{folder.file(entry.name)} is not a regular file, and a link to none: it is passed over")
+            _warn_once(f"{folder.file(entry.name)} is not a regular file, nor a link to one: it is skipped")
 
 
 def _finished_swaps(named: Sequence[tuple[OffsetFile, Entry]]) -> dict[int, Entry]:
-    """Return the ``.log.swap`` files that a broker would put in place: those whose cleaning was done."""
+    """Return the ``.log.swap`` files of finished cleanings, which a broker would put in place."""
     cleaned = [found.offset for found, _ in named if found.suffix.endswith(files.CLEANED)]
     lowest_cleaned = min(cleaned, default=None)
     return {
@@ -378,7 +378,7 @@ def _finished_swaps(named: Sequence[tuple[OffsetFile, Entry]]) -> dict[int, Entr
 def _replaced(
     folder: PartitionFolder, kept: dict[int, tuple[Entry, str]], offset: int, entry: Entry
 ) -> dict[int, tuple[Entry, str]]:
-    """Put a finished swap in the place of the segments that it was made from."""
+    """Replace the segments that a finished swap was made from with the swap."""
     swap = Segment(folder, offset, files.OFFSET_MAX, entry.size_bytes, True, files.SWAP)
     with swap.open() as log:
         end_offset = log.end().offset
@@ -389,19 +389,19 @@ def _replaced(
 def layout_of(
     view: DirectoryView, folder: PartitionFolder, segments: tuple[Segment, ...], *, is_to_be_cut: bool = False
 ) -> PartitionLayout:
-    """Read what a log holds of which the segments are listed already, as `layout_in` does.
+    """Read the layout of a log whose segments are already listed; see `layout_in`.
 
     Parameters
     ----------
     is_to_be_cut : bool
-        Whether the caller cuts off what a crash may have left behind the last whole batch, and so the log ends there.
+        Whether the caller cuts off the remains of a crash after the last whole batch, so that the log ends there.
 
     Raises
     ------
     PathNotFoundError
-        A segment is gone since.
+        A segment has gone since it was listed.
     CorruptLogError
-        As of `read_layout`.
+        See `read_layout`.
     """
     bound = None if view.journal is None else view.journal.partitions.get(folder.name)
     if bound is not None:
@@ -416,7 +416,7 @@ def layout_of(
         end = log.end()
     _warn_of_damaged_tail(segments[-1], end, view)
     if at is not None and end.offset < start_offset:
-        # The topic may have been made anew since the view was taken: ask again before all of the log is left out.
+        # The topic may have been created again since the view was made: read again before the whole log is left out.
         start_offset = max(DirectoryView(folder.directory).start_offsets.get(at, 0), segments[0].base_offset)
     if end.offset < start_offset:
         _log.warning(
@@ -430,14 +430,14 @@ def layout_of(
 
 
 def _warn_of_damaged_tail(last: Segment, end: OffsetPosition, view: DirectoryView) -> None:
-    """Say that a log ends in the midst of a batch although it was written whole: no crash does that."""
+    """Warn that bytes of a log are missing or damaged that were on the disk: no crash does that."""
     lost_bytes = last.size_bytes - end.position
     if not lost_bytes:
         flushed_offset = view.recovery_point(last.folder) or 0
         if end.offset < flushed_offset:
             _warn_once(
-                f"{last.path()} ends at position {end.position}, offset {end.offset}, and everything before offset "
-                f"{flushed_offset} was on the disk, says the recovery point: records are lost"
+                f"{last.path()} ends at position {end.position}, offset {end.offset}, but the recovery point says that "
+                f"everything before offset {flushed_offset} was on the disk: records are lost"
             )
     elif lost_bytes > 0 and end.offset < view.synced_offset(last.folder):
         _warn_once(
@@ -449,12 +449,12 @@ def _warn_of_damaged_tail(last: Segment, end: OffsetPosition, view: DirectoryVie
 
 @lru_cache(maxsize=1024)
 def _warn_once(message: str) -> None:
-    """Warn, and not again of the same: a layout is read many times."""
+    """Log a warning once: a layout is read many times."""
     _log.warning("%s", message)
 
 
 def _as_before(folder: PartitionFolder, segments: Sequence[Segment], bound: LogExtent) -> PartitionLayout:
-    """Leave out what a commit has put into a log that is not done yet."""
+    """Return the layout of a log without the parts of a commit that is not finished."""
     before = [segment for segment in segments if segment.base_offset <= bound.segment]
     if before:
         before[-1] = replace(before[-1], is_last=True, size_bytes=bound.position)
@@ -463,12 +463,12 @@ def _as_before(folder: PartitionFolder, segments: Sequence[Segment], bound: LogE
 
 
 def _segments_from(segments: tuple[Segment, ...], start_offset: int) -> tuple[Segment, ...]:
-    """Leave out the segments that are wholly before the log start offset."""
+    """Return the segments that are not wholly before the log start offset."""
     return segments[max(bisect_right(segments, start_offset, key=lambda segment: segment.base_offset) - 1, 0) :]
 
 
 def _offsets_in(directory: LogDirectory, name: str, taken: str) -> Mapping[TopicPartition, int]:
-    """Read a checkpoint of a log directory; where it is damaged, warn how every log of the directory is ``taken``."""
+    """Read a checkpoint of a log directory; if it is damaged, warn how every log of the directory is ``taken``."""
     path = directory.file(name)
     data = directory.storage.read_small(path)
     if data is None:
@@ -483,5 +483,5 @@ def _offsets_in(directory: LogDirectory, name: str, taken: str) -> Mapping[Topic
 
 @lru_cache(maxsize=4)
 def _offsets_of(data: bytes, path: str) -> Mapping[TopicPartition, int]:
-    """Parse a checkpoint once, and not once for each of the partitions that it has a line for."""
+    """Parse a checkpoint once, not once for each partition that it has a line for."""
     return parse_offset_checkpoint(data, path)

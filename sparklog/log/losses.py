@@ -1,12 +1,12 @@
-"""Finds proof that batches of a log are lost: what is left in its folder of batches that are not there.
+"""Finds proof that batches of a log are lost: traces in its folder of batches that are missing.
 
-Offsets that no batch has prove nothing by themselves, since compaction takes batches away. These do:
+Offsets without a batch prove nothing by themselves, since compaction removes batches. These do:
 
-- An index of a sealed segment that knows a batch between the end of its log and the next segment.
-- An index that has entries, and whose log is there in no form. Whoever removes or replaces a segment renames its log
-  first, and that stays as a ``.deleted`` file until the indexes have gone the same way.
-- Offsets missing before a segment, in a log that was never compacted: the stored properties say so, no cleaner has been
-  there, and no job has copied batches from elsewhere.
+- An index entry of a sealed segment for a batch between the end of its log and the next segment.
+- An index with entries whose log is missing in every form. A broker or writer that removes or replaces a segment
+  renames its log first, and the log stays as a ``.deleted`` file until the indexes have gone the same way.
+- Offsets missing before a segment, in a log that was never compacted: the stored properties say so, no cleaner has
+  touched it, and no job has copied batches from elsewhere.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from sparklog.log.segment import READ_AROUND, OpenSegment, Segment
 
 _INDEXES: Final = ((files.TIME_INDEX, TIME_ENTRY), (files.OFFSET_INDEX, OFFSET_ENTRY))
 _POLICY: Final = "/cleanup.policy"
-"""Stands behind a topic's name in ``topics.properties``; see `sparklog.topic.write.configs`."""
+"""The end of a key in ``topics.properties``, after the topic's name; see `sparklog.topic.write.configs`."""
 _UNDECIDED: Final = files.LOG + files.CLEANED
 
 
 class LostSegments:
-    """Tells of offsets that no batch of a log has whether they were lost. The folder is listed when that is asked.
+    """Decides whether offsets that no batch of a log has were lost. The folder is listed at the first question.
 
     Parameters
     ----------
@@ -45,22 +45,22 @@ class LostSegments:
         self._bases: list[int] | None = None
 
     def within(self, start_offset: int, end_offset: int = files.OFFSET_MAX) -> list[int]:
-        """Return the base offsets of the segments that only indexes know, in a range that has no batch."""
+        """Return the base offsets of the segments with only indexes left, in a range without batches."""
         if self._bases is None:
-            # Whoever removes a segment may be between its log and its indexes.
+            # Listed twice: a removal may be between a segment's log and its indexes.
             found = self._listed()
             found = found and found & self._listed()
             self._bases = sorted(base for base in found if _has_entries(self._folder, base))
         return [base for base in self._bases if start_offset <= base < end_offset]
 
     def reason(self, start_offset: int, end_offset: int, *, magic: int) -> str | None:
-        """Say why the offsets between two segments, that no batch has, are lost; None where they may have been removed.
+        """Return why the missing offsets between two segments are lost; None if they may have been removed.
 
-        ``magic`` is that of the batch before them: an erasure leaves an empty batch where it is 2, and else none.
+        ``magic`` is the magic of the batch before them: an erasure leaves an empty batch if it is 2, otherwise none.
         """
         bases = self.within(start_offset, end_offset)
         if bases:
-            return f"the indexes of segment {bases[0]} are there, and its log is not"
+            return f"the indexes of segment {bases[0]} exist, but its log does not"
         if magic == 2 and never_compacted(self._folder):
             return (
                 f"no segment before {end_offset} has them, and by its stored cleanup.policy the topic is not compacted"
@@ -68,12 +68,12 @@ class LostSegments:
         return None
 
     def refuse_end(self, end_offset: int) -> None:
-        """Raise `DataLossError` where a log ends before a segment that only indexes know."""
+        """Raise `DataLossError` if a log ends before a segment with only indexes left."""
         bases = self.within(end_offset)
         if bases:
             raise DataLossError(
-                f"{self._folder.location} ends at offset {end_offset}, and the indexes of segment {bases[0]} are "
-                f"there, and its log is not: records are lost"
+                f"{self._folder.location} ends at offset {end_offset}, and the indexes of segment {bases[0]} exist, "
+                f"but its log does not: records are lost"
             )
 
     def _listed(self) -> set[int]:
@@ -85,7 +85,7 @@ class LostSegments:
 
 
 def orphan_bases(names: Iterable[OffsetFile]) -> set[int]:
-    """Return the base offsets of the indexes whose log is there in no form, not even as one that was removed."""
+    """Return the base offsets of the indexes whose log is missing in every form, even as a removed one."""
     bases, logs = set[int](), set[int]()
     for found in names:
         if found.suffix in (files.OFFSET_INDEX, files.TIME_INDEX):
@@ -96,7 +96,7 @@ def orphan_bases(names: Iterable[OffsetFile]) -> set[int]:
 
 
 def _has_entries(folder: PartitionFolder, base_offset: int) -> bool:
-    """Tell whether an index without a log says of a batch: one that was made and never written to does not."""
+    """Return whether an index without a log has an entry for a batch; one that was never written to has none."""
     segment = Segment(folder, base_offset, files.OFFSET_MAX, 0, is_last=False)
     for suffix, layout in _INDEXES:
         try:
@@ -110,7 +110,7 @@ def _has_entries(folder: PartitionFolder, base_offset: int) -> bool:
 
 
 def never_compacted(folder: PartitionFolder) -> bool:
-    """Tell whether nothing but a loss can explain a segment that is missing between others of a log."""
+    """Return whether only a loss can explain a segment that is missing between others of a log."""
     at, directory = folder.topic_partition, folder.directory
     if at is None or directory.storage.identity(directory.file(files.JOBS_LEDGER)) is not None:
         return False
@@ -120,12 +120,12 @@ def never_compacted(folder: PartitionFolder) -> bool:
 
 
 def _stored_policy(folder: PartitionFolder, at: TopicPartition) -> str:
-    """Return the ``cleanup.policy`` that is stored for a topic; the empty text where none is, or none can be read."""
+    """Return the stored ``cleanup.policy`` of a topic; an empty string if it is missing or cannot be read."""
     path = folder.directory.file(files.TOPICS_PROPERTIES)
     try:
         return properties_in(folder.storage.read_small(path) or b"", path).get(at.topic + _POLICY, "")
     except InvalidOptionError:
-        # Whoever writes to the log says so.
+        # Writers of the log report it.
         return ""
 
 
@@ -159,7 +159,7 @@ def refuse_cut_end(log: OpenSegment, end_offset: int) -> None:
 
 
 def _known_offset(log: OpenSegment, suffix: str, layout: np.dtype[Any], end_offset: int) -> int | None:
-    """Return the offset of an index's last entry if it proves that the log went on to it."""
+    """Return the offset of an index's last entry if it proves that the log reached it."""
     with log.index(suffix) as index:
         if index is None:
             return None
@@ -171,7 +171,7 @@ def _known_offset(log: OpenSegment, suffix: str, layout: np.dtype[Any], end_offs
     if (np.diff(first_field) <= 0).any() or (np.diff(offsets) < 0).any():
         return None
     inside = np.flatnonzero(offsets < end_offset)
-    # The one before the end may be of a batch that the damage has changed.
+    # The entry before the end may be for a batch that the damage has changed.
     nearest = {int(row) for row in inside[[0, -1]]} if len(inside) else set[int]()
     if nearest and not any(_agrees(log, layout, entries[row], int(offsets[row])) for row in nearest):
         return None
@@ -179,7 +179,7 @@ def _known_offset(log: OpenSegment, suffix: str, layout: np.dtype[Any], end_offs
 
 
 def _agrees(log: OpenSegment, layout: np.dtype[Any], entry: Any, offset: int) -> bool:
-    """Tell whether an entry of an index is for the batch that holds an offset."""
+    """Return whether an index entry is for the batch that holds an offset."""
     header = log.first_batch_from(offset)
     if header is None:
         return False

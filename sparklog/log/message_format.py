@@ -1,4 +1,4 @@
-"""Which record format a version of Kafka writes: what the topic property ``message.format.version`` stands for.
+"""Translates the topic property ``message.format.version``, a version of Kafka, to the record format that it writes.
 
 Source: apache/kafka 3, ApiVersion.java (MetadataVersion.java).
 """

@@ -95,7 +95,7 @@ def parse_snapshot(data: bytes, path: str) -> np.ndarray[Any, np.dtype[Any]]:
         raise CorruptCheckpointError("the checksum of the producer snapshot differs", path=path)
     entries_bytes = len(data) - SNAPSHOT_HEADER.itemsize
     if int(header["count"]) * SNAPSHOT_ENTRY.itemsize != entries_bytes:
-        raise CorruptCheckpointError(f"the producer snapshot is not of {header['count']} entries", path=path)
+        raise CorruptCheckpointError(f"the producer snapshot does not have {header['count']} entries", path=path)
     return np.frombuffer(data, dtype=SNAPSHOT_ENTRY, offset=SNAPSHOT_HEADER.itemsize)
 
 
@@ -319,12 +319,12 @@ class Producers:
         expected = 0 if batch.producer_epoch > entry.epoch else plus(entry.last_sequence, 1)
         if batch.base_sequence != expected:
             raise OutOfOrderSequenceError(
-                f"{name} in epoch {batch.producer_epoch} must go on with sequence {expected}, "
-                f"and the batch begins with {batch.base_sequence}"
+                f"{name} in epoch {batch.producer_epoch} must continue with sequence {expected}, "
+                f"but the batch begins with {batch.base_sequence}"
             )
         if entry.first_offset >= 0 and not batch.is_transactional:
             raise InvalidTransactionStateError(
-                f"{name} has a transaction open since offset {entry.first_offset}, and the batch is of none"
+                f"{name} has a transaction open since offset {entry.first_offset}, but the batch is not transactional"
             )
 
 
@@ -436,13 +436,13 @@ def last_snapshot(layout: PartitionLayout, offsets: Iterable[int]) -> KnownProdu
             try:
                 producers = Producers.parse(data, path)
             except CorruptCheckpointError as error:
-                _log.warning("%s; reading what producers have in flight from an earlier offset instead", error)
+                _log.warning("%s; reading the producers' state from an earlier offset instead", error)
                 continue
             if _is_of_log(producers, offset, layout):
                 return KnownProducers(producers, offset)
             _log.warning(
-                "%s is not of this log: a producer in it has not written where it says; reading what producers have in "
-                "flight from an earlier offset instead",
+                "%s is not of this log: a producer has not written where it says; reading the producers' state from an "
+                "earlier offset instead",
                 path,
             )
     return None

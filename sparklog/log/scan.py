@@ -1,4 +1,4 @@
-"""Scans the batches of a log by offset, over segments that a broker may replace or remove meanwhile."""
+"""Scans the batches of a log by offset, even if a broker replaces or removes segments meanwhile."""
 
 from __future__ import annotations
 
@@ -33,25 +33,25 @@ def scan(
     Parameters
     ----------
     layout : PartitionLayout
-        The layout of the log when the range was chosen. Where a segment is not there any more, the folder is listed
-        again, and the scan goes on in the segment that holds the offset by then.
+        The layout of the log when the range was chosen. If a segment has gone since, the folder is listed again, and
+        the scan continues in the segment that now holds the offset.
     start_offset, end_offset : int
         The range, the end exclusive.
     fail_on_data_loss : bool
-        Whether it is an error, and not only a warning, that offsets of the range are gone.
+        Whether missing offsets of the range are an error, not only a warning.
     is_checked : bool
-        Whether to check the checksum of every batch before it is given. Otherwise the caller checks every batch that it
-        uses or leaves out.
+        Whether to check the checksum of every batch before it is yielded. Otherwise the caller checks every batch that
+        it uses or leaves out.
 
     Yields
     ------
     (Segment, Window)
-        In offset order. The first and last window of a range may hold records before and after it.
+        The batches in offset order. The first and last window of a range may hold records before and after it.
 
     Raises
     ------
     DataLossError
-        Offsets of the range are gone: removed meanwhile, or lost before, as what is left in the folder proves.
+        Offsets of the range are gone: removed meanwhile, or provably lost before.
     CorruptBatchError
         The header of a batch is damaged, or a checksum that is checked does not match; or a segment before the last
         has lost its end.
@@ -70,7 +70,7 @@ def _batches(
     is_checked: bool,
     lost: LostSegments,
 ) -> Iterator[tuple[Segment, Window]]:
-    """Scan the batches that are there, as `scan` does."""
+    """Scan the batches for `scan`."""
     path, offset, misses = layout.path, start_offset, 0
     while offset < end_offset:
         if offset < layout.start_offset or not layout.segments:
@@ -83,7 +83,7 @@ def _batches(
             with segment.open() as log:
                 refuse_replaced(log, layout)
                 reached, magic = segment.base_offset, 0
-                # What stands behind the end may be of a commit that a power cut has left half done.
+                # Bytes after the end may belong to a commit that a power cut has left half done.
                 end_position = layout.end.position if segment.is_last else None
                 for window in log.windows(log.seek(offset), end_position):
                     last_offsets = window.headers.column("last_offset")
@@ -104,7 +104,7 @@ def _batches(
             offset = _lose(path, offset, min(segment.upper_offset, end_offset), fail_on_data_loss, error.message)
             continue
         except (PathNotFoundError, CorruptBatchError) as error:
-            # A cleaner has removed it or put another in its place, which it does not do again and again.
+            # A cleaner has removed or replaced the segment, which it does not do again and again.
             listed = _listed_after(error, layout)
             misses = 1 if offset > begun_at else misses + 1
             if misses > _MISSES_MAX or is_as_listed(segment, listed):
@@ -120,14 +120,14 @@ def _batches(
             continue
         listed = read_layout(layout.folder)
         if listed.end_offset > offset and not is_as_listed(segment, listed):
-            # It was rolled and cleaned since, and its end went.
+            # The segment was rolled and cleaned since, which removed its end.
             layout = listed
         else:
             offset = _lose(path, offset, end_offset, fail_on_data_loss)
 
 
 def _listed_after(error: PathNotFoundError | CorruptBatchError, layout: PartitionLayout) -> PartitionLayout:
-    """List a log anew after an error of one of its segments; where its end is damaged as well, raise that error."""
+    """List a log again after an error of one of its segments; raise that error if the log's end is damaged as well."""
     try:
         return read_layout(layout.folder)
     except CorruptLogError:
@@ -135,10 +135,10 @@ def _listed_after(error: PathNotFoundError | CorruptBatchError, layout: Partitio
 
 
 def refuse_replaced(log: OpenSegment, layout: PartitionLayout) -> None:
-    """Raise `PathNotFoundError` where a file has the name of a segment, and is not the one that was listed.
+    """Raise `PathNotFoundError` if the file with a segment's name is not the one that was listed.
 
-    The bounds of the segment do not hold for what a cleaner put in its place: it may hold the offsets of several, or
-    fewer.
+    The bounds of the segment do not hold for a cleaner's replacement: it may hold the offsets of several segments, or
+    fewer offsets.
     """
     segment = log.segment
     is_same = log.size_bytes >= layout.end.position if segment.is_last else log.size_bytes == segment.size_bytes
@@ -147,7 +147,7 @@ def refuse_replaced(log: OpenSegment, layout: PartitionLayout) -> None:
 
 
 def is_as_listed(segment: Segment, listed: PartitionLayout) -> bool:
-    """Tell whether a segment of an earlier layout is one of a later layout, too, and so no cleaner has replaced it."""
+    """Return whether a segment of an earlier layout is also in a later one, so that no cleaner has replaced it."""
     found = next((each for each in listed.segments if each.base_offset == segment.base_offset), None)
     if found is None or segment.is_last != found.is_last or segment.swap != found.swap:
         return False
@@ -158,7 +158,7 @@ def is_as_listed(segment: Segment, listed: PartitionLayout) -> bool:
 
 def refuse_damaged(segment: Segment, window: Window) -> None:
     """Raise `CorruptBatchError` for the first batch of a window whose checksum differs."""
-    # This loads compiled code, for which the planning of a read without transactions should not wait.
+    # The import loads compiled code, which the planning of a read without transactions does not need.
     from sparklog.record.decode.columns import check_crcs
 
     try:
@@ -168,7 +168,7 @@ def refuse_damaged(segment: Segment, window: Window) -> None:
 
 
 def refuse_damaged_end(layout: PartitionLayout) -> None:
-    """Raise `CorruptBatchError` unless the last batch of a log is sound in all that decides where the log ends.
+    """Raise `CorruptBatchError` unless everything in the last batch that decides the log's end is sound.
 
     Its checksum must be right. The offset of a wrapper of magic 0 or 1, which no checksum covers, must be that of its
     last message.
@@ -183,7 +183,7 @@ def refuse_damaged_end(layout: PartitionLayout) -> None:
         window = log.read(header)
     refuse_damaged(segment, window)
     if int(header.column("record_count")[0]) < 0:
-        # This loads compiled code, as above.
+        # The import loads compiled code, as above.
         from sparklog.record.decode.columns import decode_batches
 
         try:
@@ -194,10 +194,10 @@ def refuse_damaged_end(layout: PartitionLayout) -> None:
 
 
 def _check_skipped(segment: Segment, window: Window, first: int, offset: int) -> None:
-    """Check the last batch that is passed over because it ends before an offset.
+    """Check the last batch that is skipped because it ends before an offset.
 
-    If the last offset in its header were wrong, it might hold that offset after all. It cannot where the batch behind
-    it begins at or before the offset.
+    If the last offset in its header were wrong, it might hold that offset after all. It cannot if the next batch begins
+    at or before the offset.
     """
     headers = window.headers
     if not first or (first < len(headers) and headers.column("base_offset")[first] <= offset):
@@ -211,8 +211,8 @@ def _check_skipped(segment: Segment, window: Window, first: int, offset: int) ->
 
 
 def _rows_of(last_offsets: Column, start_offset: int, end_offset: int) -> tuple[int, int]:
-    """Return the rows of the first and the last batch of a range; where the range goes on, the last row is the end."""
-    # A search copies the column, and most ranges hold all batches of a window.
+    """Return the rows of the first and the last batch of a range; if the range continues, the last row is the end."""
+    # Shortcut: a search copies the column, and most ranges hold all batches of a window.
     if last_offsets[0] >= start_offset and last_offsets[-1] < end_offset - 1:
         return 0, len(last_offsets)
     first, last = np.searchsorted(last_offsets, [start_offset, end_offset - 1]).tolist()
@@ -226,7 +226,7 @@ def _lose(
     fail_on_data_loss: bool,
     why: str = "retention removed them, or the log was truncated",
 ) -> int:
-    """Raise or warn that offsets are gone; return the offset at which reading goes on."""
+    """Raise or warn that offsets are gone; return the offset at which reading continues."""
     message = f"offsets [{offset}, {end_offset}) of {path} were there when the read was planned, and are gone: {why}"
     if fail_on_data_loss:
         raise DataLossError(message)

@@ -1,7 +1,7 @@
-"""Scans a segment to its end, whatever is damaged in it: gives the batches that are there, and what cannot be read.
+"""Scans a segment to its end despite damage: yields its batches, and the bytes that cannot be read.
 
-`sparklog.log.scan` stops at damage; this goes on at the next whole batch, at whatever byte. Every record is decoded,
-batch by batch where some of a window do not decode, so that all that is not said to be unreadable can be read.
+`sparklog.log.scan` stops at damage; this scan continues at the next whole batch, at whatever byte. Every record is
+decoded, batch by batch if a window does not decode, so that everything not reported as unreadable can be read.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ class Unreadable:
     path : str
         The segment's file.
     position, length_bytes : int
-        Where they begin, and how many there are.
+        The position of the first byte, and the number of bytes.
     first_offset, end_offset : int
-        The offsets that they may have held, the end exclusive. Without a sound batch behind them the end is the base
-        offset of the next segment, or for the last segment the largest offset that there can be.
+        The offsets that the bytes may have held, the end exclusive. Without a sound batch after them, the end is the
+        base offset of the next segment, or for the last segment the largest possible offset.
     reason : str
     damage : Damage or None
-        How they were judged; None of one whole batch, whose checksum or records are wrong.
+        The judgement of the bytes; None for one whole batch with a wrong checksum or wrong records.
     """
 
     path: str
@@ -61,14 +61,14 @@ class Unreadable:
 
 @dataclass(frozen=True)
 class CheckedBatches:
-    """Batches one behind the other, and whether the checksum and records of each are right: shape (n_batches,).
+    """Consecutive batches, and whether the checksum and records of each are right: shape (n_batches,).
 
     Attributes
     ----------
     expected_offset : int
-        The offset that the first of them must have or be above.
+        The lowest offset that the first batch may have.
     records : tuple of three arrays, shape (n_records,)
-        The position of its batch, the offset and the timestamp of each record of the sound batches.
+        The position of the batch, the offset, and the timestamp of each record of the sound batches.
     """
 
     window: Window
@@ -91,8 +91,8 @@ def scan_past_damage(segment: Segment) -> Iterator[CheckedBatches | Unreadable]:
     Yields
     ------
     CheckedBatches or Unreadable
-        In the order of the file; single batches of a window that are unreadable come before it. The bytes of a window
-        are valid until the next one is asked for.
+        The parts of the file in order; the unreadable batches of a window come before the window. The bytes of a window
+        are valid until the next one is requested.
 
     Raises
     ------
@@ -104,8 +104,8 @@ def scan_past_damage(segment: Segment) -> Iterator[CheckedBatches | Unreadable]:
         scanner = DamageScanner(file, is_last=segment.is_last, upper_offset=segment.reach)
         next_position: int | None = 0
         while next_position is not None:
-            # Where the batches begin that stand directly before the boundary and are all damaged: where no batch
-            # follows them, a wrong size may be the cause.
+            # The position of the damaged batches directly before the boundary: if no batch follows them, a wrong size
+            # may be the cause.
             doubtful_position: int | None = None
             scan = WindowScan(file, next_position)
             for window in scan:
@@ -146,7 +146,7 @@ def _unreadable_batch(path: str, batch: np.void, reason: str) -> Unreadable:
 
 
 def _decoded(window: Window) -> tuple[Records, dict[int, CorruptBatchError]]:
-    """Decode every record of the sound batches; return the errors of the others by the batch's row."""
+    """Decode every record of the sound batches; return also the errors of the other batches, by row."""
     headers = window.headers
     errors: dict[int, CorruptBatchError] = {}
     try:

@@ -387,7 +387,7 @@ class OpenSegment:
         return whole_batch_at(self._file, position) if position >= 0 else None
 
     def _distrust(self, suffix: str, what: str) -> None:
-        _log.warning("%s says %s, and the log does not: not using it", self.segment.path(suffix), what)
+        _log.warning("%s has an entry for %s, which the log contradicts: not using it", self.segment.path(suffix), what)
 
     def _checked(self, headers: BatchHeaders, lowest_offset: int) -> int:
         """Check that offsets ascend and stay in the segment; return the offset after the last batch."""
@@ -486,7 +486,7 @@ class OpenSegment:
         if size_bytes < self.size_bytes:
             raise DataLossError(f"{change}: it was cut while it was read")
         if size_bytes > self.size_bytes:
-            raise PathNotFoundError(f"{change}: it is written anew")
+            raise PathNotFoundError(f"{change}: it is being written again")
 
     def _scanner(self) -> DamageScanner:
         return DamageScanner(self._file, is_last=self.segment.is_last, upper_offset=self.segment.reach)

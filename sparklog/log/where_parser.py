@@ -185,7 +185,7 @@ class _Parser:
         else:
             names = ", ".join(_TEXT_OPERATORS.values())
             known = f"IN or one of {names}" if is_negated else f"one of {', '.join(_COMPARISONS)}, IN, IS, {names}"
-            raise self._refused(f"expected {known} behind the column {column.name}")
+            raise self._refused(f"expected {known} after the column {column.name}")
         return negated(test) if is_negated else test
 
     def _column(self) -> _Column:
@@ -213,7 +213,7 @@ class _Parser:
         return BytesTest(column.name, IS_THERE, (), is_null, column.header)
 
     def _membership(self, column: _Column) -> Node:
-        self._take_sign("(", "expected '(' behind IN")
+        self._take_sign("(", "expected '(' after IN")
         is_number = column.name in NUMBER_COLUMNS
         numbers: list[Range] = []
         values: list[bytes] = []

@@ -289,7 +289,7 @@ def _nullable(whole: Codec, is_tagged: bool) -> Codec:
         if mark == null:
             return None, position + 1
         if mark != present:
-            raise Malformed(f"a struct at byte {position} is neither there nor null")
+            raise Malformed(f"a struct at byte {position} is neither present nor null")
         return whole.read(data, position + 1)
 
     def write(value: Mapping[str, Any] | None, out: bytearray) -> None:

@@ -246,7 +246,7 @@ class _Types:
             inside = (*holders, schema["name"])
             return sum(self._bytes_min(each["type"], f"{path}.{each['name']}", inside) for each in schema["fields"])
         if kind == "array" and not self._bytes_min(schema["items"], path, holders):
-            raise self._error(path, "is an array of items that take no bytes, and a few bytes could say any number")
+            raise self._error(path, "is an array whose items take no bytes: a few bytes could claim any number")
         if kind == "map":
             self._bytes_min(schema["values"], path, holders)
         if kind == "fixed":
@@ -255,4 +255,4 @@ class _Types:
 
     def _error(self, path: str, reason: str) -> InvalidOptionError:
         where = f"the field {path.strip('.')!r}" if path else "the datum"
-        return InvalidOptionError(f"{self._name} is an Avro schema that no columns stand for: {where} {reason}")
+        return InvalidOptionError(f"{self._name} is an Avro schema that cannot become columns: {where} {reason}")

@@ -58,7 +58,7 @@ class CallableCodec:
                 ) from error
         if not isinstance(kind, pa.DataType):
             raise InvalidOptionError(
-                f"the decoder {self._name!r} says no type: its attribute type is to be a pyarrow.DataType, or it is "
-                "to return an empty array for an empty array"
+                f"the decoder {self._name!r} has no type: give it an attribute type, a pyarrow.DataType, or let it "
+                "return an empty array for an empty array"
             )
         return kind

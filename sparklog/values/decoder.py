@@ -65,7 +65,7 @@ class Decoder:
         try:
             dense = values.drop_null().cast(pa.binary())
         except pa.ArrowInvalid as error:
-            raise InvalidOptionError(f"values are decoded 2 GiB at most at once: {error}") from error
+            raise InvalidOptionError(f"at most 2 GiB of values are decoded at once: {error}") from error
         array, failures = self._codec.decode(dense)
         if not values.null_count:
             return Decoded(array, failures)

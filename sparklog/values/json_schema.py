@@ -164,6 +164,6 @@ class _Reader:
     def _error(self, path: tuple[str, ...], reason: str) -> InvalidOptionError:
         where = f"the property {'.'.join(path)!r}" if path else "the document"
         return InvalidOptionError(
-            f"{self._name} is a JSON Schema that no columns stand for: {where} {reason}; "
+            f"{self._name} is a JSON Schema that cannot become columns: {where} {reason}; "
             "give the columns as text instead, such as 'id bigint, name string'"
         )

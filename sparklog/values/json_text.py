@@ -1,9 +1,9 @@
-"""Text for files of text, a whole column at once: JSON, and bytes as base64 or in hexadecimal digits, and back.
+"""Converts whole columns to text and back: JSON, and bytes as base64 or hexadecimal digits.
 
-Each field of all rows is made at once, as an Arrow array of pieces of text; then the pieces of each row are joined.
+Each field is made for all rows at once, as an Arrow array of pieces of text; then the pieces of each row are joined.
 Pieces are large binary arrays, or bytes that all rows share.
 
-`json_rows` writes the text that Spark's ``to_json`` makes of the same row:
+`json_rows` writes the text that Spark's ``to_json`` makes from the same row:
 
     column                      text
     null                        the name is left out; within a list it is null
@@ -39,12 +39,12 @@ _BYTES: Final = pa.large_binary()
 _RECORD_TIME: Final = pa.timestamp("ms", "UTC")
 _HEADER: Final = pa.struct([("key", pa.string()), ("value", pa.binary())])
 BASE64_SUFFIX: Final = "_base64"
-"""Behind the name of a field that holds base64, since its bytes are no UTF-8."""
+"""Suffix of the name of a field with base64, whose bytes are not UTF-8."""
 _ESCAPES: Final = {byte: json.dumps(chr(byte))[1:-1] for byte in (*range(32), *b'\\"')}
 _LONG_MAX: Final = (1 << 63) - 1
 _UNITS_A_MS: Final = {"s": (1, 1000), "ms": (1, 1), "us": (1000, 1), "D": (1, 24 * 3600 * 1000)}
 _ARROW_TEXTS_MS: Final = (-1_096_193_779_200_000, 971_890_963_199_999)
-"""The years -32767 to 32767: of others Arrow has no text, or that of another year."""
+"""The years -32767 to 32767: for others Arrow writes no text, or another year."""
 _NOT_FINITE: Final = (("nan", '"NaN"'), ("inf", '"Infinity"'), ("-inf", '"-Infinity"'))
 
 Pieces = Sequence[pa.Array | bytes]
@@ -56,7 +56,7 @@ def json_rows(names: Sequence[str], columns: Sequence[pa.Array], rows: int) -> p
     Parameters
     ----------
     names : sequence of str
-        The names in the objects, in their order.
+        The names in the objects, in order.
     columns : sequence of pyarrow.Array, each of length n_rows
         The values; nulls are left out.
 
@@ -67,7 +67,7 @@ def json_rows(names: Sequence[str], columns: Sequence[pa.Array], rows: int) -> p
     Raises
     ------
     InvalidOptionError
-        A column is of a type that has no JSON here; the message names the column.
+        A column has a type that is not written as JSON; the message names the column.
     """
     if not columns:
         return pa.repeat(pieces_of(b"{}")[0], rows)
@@ -82,13 +82,14 @@ def json_rows(names: Sequence[str], columns: Sequence[pa.Array], rows: int) -> p
 def json_lines(batch: pa.RecordBatch) -> memoryview:
     """Write each row as a JSON object in a line of its own.
 
-    Bytes that are UTF-8 are text; others are base64, in a field with ``_base64`` behind its name. The timestamp of a
-    record is in ms since the epoch, headers are a list of objects, and what was decoded is as `json_rows` writes it.
+    Bytes that are UTF-8 become text; others become base64, in a field whose name ends in ``_base64``. The timestamp of
+    a record is in ms since the epoch, headers are a list of objects, and decoded columns are as `json_rows` writes
+    them.
 
     Parameters
     ----------
     batch : pyarrow.RecordBatch
-        At least one column.
+        The rows, with at least one column.
 
     Returns
     -------
@@ -100,7 +101,7 @@ def json_lines(batch: pa.RecordBatch) -> memoryview:
 
 
 def _field(name: str, column: pa.Array) -> Pieces:
-    """Write a field of a line with a comma before it."""
+    """Write a field of each line, with a comma before it."""
     if is_bytes_type(column.type):
         return data_field(name, column)
     if pa.types.is_list(column.type) and column.type.value_type == _HEADER:
@@ -115,12 +116,12 @@ def _opening(name: str) -> bytes:
 
 
 def _objects(members: Pieces, closing: bytes) -> pa.Array:
-    """Join members, each with a comma before it, to objects; some may be empty. The first comma of an object goes."""
+    """Join members, each with a comma before it, to objects without the first comma; some members may be empty."""
     first, *others = members
     if isinstance(first, bytes):
         return joined(b"{" + first[1:], *others, closing)
     if not numbers_of(pc.binary_length(first)).all():
-        # The comma may be that of any member.
+        # The first comma may belong to any member.
         first, others = joined(*members), []
     return joined(b"{", pc.binary_replace_slice(first, 0, 1, b""), *others, closing)
 
@@ -132,7 +133,7 @@ def _texts_or_null(column: pa.Array, name: str) -> pa.Array:
 
 
 def _plain(column: pa.Array, name: str) -> tuple[pa.Array, bytes]:
-    """Return the JSON text of each value, null where it is null; and the quotes that it is to stand in, or nothing."""
+    """Return the JSON text of each value, null for a null, and the quotes to put around it, or nothing."""
     kind = column.type
     if pa.types.is_dictionary(kind):
         texts, quote = _plain(column.dictionary, name)
@@ -172,7 +173,7 @@ def _nested(column: pa.Array, name: str) -> pa.Array:
         return _nested(column.cast(pa.list_(kind.value_type)), name)
     if not (pa.types.is_map(kind) or pa.types.is_list(kind) or pa.types.is_large_list(kind)):
         raise _no_json(name, kind)
-    # The lists of a slice have only some of its values.
+    # The lists of a slice have only some of the values.
     ends = column.offsets.cast(pa.int32())
     first, last = ends[0].as_py(), ends[-1].as_py()
     if pa.types.is_map(kind):
@@ -186,11 +187,11 @@ def _nested(column: pa.Array, name: str) -> pa.Array:
 
 
 def _no_json(name: str, kind: pa.DataType) -> InvalidOptionError:
-    return InvalidOptionError(f"column {name!r} is of type {kind}, of which no JSON is made: leave it out, or cast it")
+    return InvalidOptionError(f"column {name!r} has type {kind}, which has no form in JSON: leave it out, or cast it")
 
 
 def _null_where(column: pa.Array, texts: pa.Array) -> pa.Array:
-    """Return the texts, with null where the column is null."""
+    """Return the texts, with nulls where the column has them."""
     return only_where(texts, column.is_valid()) if column.null_count else texts
 
 
@@ -204,11 +205,11 @@ def _floats(column: pa.Array) -> pa.Array:
 
 
 def is_far(column: pa.Array, times_ms: tuple[int, int] = _ARROW_TEXTS_MS) -> npt.NDArray[np.bool_]:
-    """Tell which times and dates are not from the first to the last of two times, ms since the epoch."""
+    """Return a mask of the times and dates that lie outside of ``times_ms``, the first and last ms since the epoch."""
     kind = column.type
     unit = kind.unit if pa.types.is_timestamp(kind) else {pa.date32(): "D", pa.date64(): "ms"}.get(kind, "ns")
     if unit == "ns":
-        # There are few years of them.
+        # A count of ns reaches only a few centuries.
         return np.zeros(len(column), np.bool_)
     factor, divisor = _UNITS_A_MS[unit]
     first, last = times_ms[0] * factor // divisor, (times_ms[1] + 1) * factor // divisor - 1
@@ -218,10 +219,10 @@ def is_far(column: pa.Array, times_ms: tuple[int, int] = _ARROW_TEXTS_MS) -> npt
 
 
 def time_texts(column: pa.Array) -> pa.Array:
-    """Write timestamps, dates and times of day as Arrow does, those of years as well that Arrow has no text of."""
+    """Write timestamps, dates and times of day as Arrow does, and also the years that Arrow cannot write."""
     kind, zone = column.type, ""
     if pa.types.is_timestamp(kind) and kind.tz is not None:
-        # Without its zone a time is one of UTC, and many times as fast made text of.
+        # Without its zone a time is in UTC, and is written many times as fast.
         column, zone = column.view(pa.timestamp(kind.unit)), "Z"
     texts, far = column.cast(pa.string()), is_far(column)
     if far.any():
@@ -254,7 +255,7 @@ def header_objects(headers: pa.Array) -> pa.Array:
 
 
 def base64_of(data: pa.Array) -> pa.Array:
-    """Write bytes as base64, all at once: each value is padded to whole groups of three bytes, and the ends are set."""
+    """Write bytes as base64, all at once: each value is padded to groups of three bytes, and then gets its ``=``."""
     whole = _without_nulls(data)
     missing = numbers_of(pc.binary_length(whole)) % 3
     padded = joined(whole, pieces_of(b"", bytes(2), bytes(1)).take(array_of(missing)))
@@ -268,24 +269,24 @@ def base64_of(data: pa.Array) -> pa.Array:
 
 
 def bytes_of_hex(digits: pa.Array) -> pa.Array:
-    """Return the bytes that hexadecimal digits stand for, as `hex_of` writes them."""
+    """Return the bytes of hexadecimal digits, the inverse of `hex_of`."""
     return _decoded(digits, binascii.unhexlify, "hexadecimal digits")
 
 
 def bytes_of_base64(texts: pa.Array) -> pa.Array:
-    """Return the bytes that base64 stands for, as `base64_of` writes it."""
+    """Return the bytes of base64 texts, the inverse of `base64_of`."""
     return _decoded(texts, lambda text: binascii.a2b_base64(text, strict_mode=True), "base64")
 
 
 def _decoded(texts: pa.Array, decode: Callable[[bytes], bytes], what: str) -> pa.Array:
     found, reasons = call_rows(decode, texts.cast(_BYTES).to_pylist())
     for row, reason in reasons.items():
-        raise InvalidOptionError(f"row {row} is to be {what}, and is not: {reason}")
+        raise InvalidOptionError(f"row {row} is not {what}: {reason}")
     return pa.array(found, _BYTES)
 
 
 def data_field(name: str, data: pa.Array) -> Pieces:
-    """Write the field of a key or a value, with a comma before it."""
+    """Write the field of a key or value, with a comma before it."""
     opening = b',"' + name.encode()
     is_null = numbers_of(data.is_null())
     written, is_base64 = _text_or_base64(data)
@@ -298,7 +299,7 @@ def data_field(name: str, data: pa.Array) -> Pieces:
 
 
 def _text_or_base64(data: pa.Array) -> tuple[pa.Array, np.ndarray[Any, np.dtype[np.bool_]]]:
-    """Return values with those as base64 that are not UTF-8, and which those are; a null is empty."""
+    """Return the values, as base64 if they are not UTF-8, and a mask of the base64 ones; a null becomes empty."""
     whole = _without_nulls(data)
     try:
         data.cast(pa.string())
@@ -313,13 +314,13 @@ def _without_nulls(data: pa.Array) -> pa.Array:
 
 
 def pieces_of(*pieces: bytes) -> pa.Array:
-    """Return some pieces as an array."""
+    """Return pieces as an array."""
     ends = np.cumsum([0, *map(len, pieces)])
     return pa.Array.from_buffers(_BYTES, len(pieces), [None, pa.py_buffer(ends), pa.py_buffer(b"".join(pieces))])
 
 
 def _header_lists(headers: pa.Array) -> Pieces:
-    """Write all headers one behind another, and let the ends of the lists say which are of one record."""
+    """Write all headers one after another; the ends of the lists divide them by record."""
     flat = headers.flatten()
     if not len(flat):
         return (pa.repeat(pieces_of(b"[]")[0], len(headers)),)
@@ -334,10 +335,10 @@ def _header_lists(headers: pa.Array) -> Pieces:
 
 
 def escaped(text: pa.Array) -> pa.Array:
-    """Write text as within the quotes of JSON; other characters than those that must be escaped stay."""
+    """Write text as it stands within the quotes of JSON; only characters that must be escaped are."""
     written = text.cast(_BYTES)
     octets = np.frombuffer(octets_of(written), np.uint8)
-    # To look for a byte in all texts at once takes a tenth of the time that replacing none of it takes.
+    # Searching all texts for a byte takes a tenth of the time of a replacement that finds nothing.
     controls = np.unique(octets[octets < 32]).tolist() if len(octets) and octets.min() < 32 else []
     for byte in (*(each for each in b'\\"' if (octets == each).any()), *controls):
         written = pc.replace_substring(written, bytes([byte]), _ESCAPES[byte].encode())
@@ -350,13 +351,13 @@ def digits_of(column: pa.Array) -> pa.Array:
 
 
 def joined(*pieces: pa.Array | bytes) -> pa.Array:
-    """Join pieces record by record; those that all records share are given once. Null where a piece is."""
+    """Join pieces record by record; shared pieces are given once. The result is null where a piece is."""
     arrays = [pieces_of(piece)[0] if isinstance(piece, bytes) else piece for piece in pieces]
     return pc.binary_join_element_wise(*arrays, pieces_of(b"")[0])
 
 
 def _offsets(data: pa.Array) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """Return where in its buffer each value of large binary data begins, and where the last one ends."""
+    """Return the position in the buffer of each value of large binary data, and the end of the last one."""
     _, offsets, _ = data.buffers()
     return np.frombuffer(offsets, np.int64, len(data) + 1, data.offset * 8)
 

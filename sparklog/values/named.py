@@ -30,6 +30,6 @@ def imported(name: str, what: str) -> Any:
         raise InvalidOptionError(f"{what} {name!r} cannot be imported: {error!r}") from error
     found: Any = getattr(module, attribute, None)
     if not callable(found):
-        missing = "is nothing that can be called" if hasattr(module, attribute) else f"is not in {module.__file__}"
+        missing = "cannot be called" if hasattr(module, attribute) else f"is not in {module.__file__}"
         raise InvalidOptionError(f"{what} {name!r} cannot be used: {attribute!r} {missing}")
     return found

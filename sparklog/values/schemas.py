@@ -52,8 +52,8 @@ class FieldCount:
         self._count += 1
         if self._count > FIELDS_MAX:
             raise InvalidOptionError(
-                f"{self.name} comes to more than {FIELDS_MAX} fields, those within others counted: give a schema of "
-                f"fewer, or decode the values by a function of your own"
+                f"{self.name} has more than {FIELDS_MAX} fields, nested ones included: give a smaller schema, or "
+                f"decode the values with a function of your own"
             )
 
 

@@ -197,4 +197,4 @@ def _reader(schemas: tuple[Schema, ...], schema_id: int | None, argument: str, *
         if schema.schema_id == schema_id:
             return schema
     ids = ", ".join(str(each.schema_id) for each in schemas)
-    raise InvalidOptionError(f"the schema of {argument} has none with the id {schema_id}, but {ids}")
+    raise InvalidOptionError(f"{argument} has no schema with the id {schema_id}, but {ids}")

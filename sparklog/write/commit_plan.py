@@ -216,7 +216,7 @@ def metadata_to_write(folder: PartitionFolder, topic_id: str | None) -> bytes | 
     found = parse_topic_id(data, path)
     if found != topic_id:
         raise InvalidOptionError(
-            f"topicId is {topic_id}, and {path} says {found}: a broker would add the log for stray"
+            f"topicId is {topic_id}, and {path} says {found}: a broker would take the log for stray"
         )
     return None
 
@@ -241,8 +241,8 @@ class _CommitPlan:
             return end_offset
         if staged.base_offset < end_offset:
             raise CommitError(
-                f"batches of {staged.origin.source} are to keep their offsets, of which the first is "
-                f"{staged.base_offset}, and {self._folder.location} ends at offset {end_offset}"
+                f"batches of {staged.origin.source} must keep their offsets, which begin at {staged.base_offset}, but "
+                f"{self._folder.location} ends at offset {end_offset}"
             )
         return staged.base_offset
 
@@ -427,7 +427,7 @@ class _Foreign:
                 raise CommitError(
                     f"{self._path} has a transaction of producer {producer_id} open since offset "
                     f"{self._open[producer_id]}, and {staged.origin.source} has batches of a producer of that id, "
-                    f"which would go on with the transaction and end it. Copy decided transactions only, with "
+                    f"which would continue that transaction and end it. Copy decided transactions only, with "
                     f"isolation_level read_committed, or to another topic"
                 )
 

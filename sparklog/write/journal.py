@@ -141,7 +141,7 @@ def refuse_foreign_changes(directory: LogDirectory, journal: Journal) -> None:
 
 
 _WAY_OUT: Final = (
-    f"To keep the logs as they are, without what is missing of this commit, remove {files.JOURNAL}; its files end in "
+    f"To keep the logs as they are, without the rest of this commit, remove {files.JOURNAL}; its files end in "
     f"{files.STAGED}"
 )
 
@@ -153,11 +153,11 @@ def _check_target(directory: LogDirectory, name: str, parts: list[Append]) -> No
     found = directory.storage.stamp(path)
     if found is None:
         if parts[0].position:
-            raise CommitError(f"a file that the commit goes on with is gone: {path}. {_WAY_OUT}")
+            raise CommitError(f"a file that the commit continues is gone: {path}. {_WAY_OUT}")
         return
     if found.size_bytes < parts[0].position:
         raise CommitError(
-            f"{path} was cut to {found.size_bytes} bytes since the commit, which goes on at {parts[0].position}. "
+            f"{path} was cut to {found.size_bytes} bytes since the commit, which continues at {parts[0].position}. "
             f"{_WAY_OUT}"
         )
     if found.size_bytes == parts[0].position:

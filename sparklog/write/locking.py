@@ -91,8 +91,8 @@ def _warn_of_owner(directory: LogDirectory) -> None:
     if directory.path not in _warned and not directory.writable.keeps_owner(directory.path):
         _warned.add(directory.path)
         _log.warning(
-            "%s belongs to another user, who may not be able to open new files there, such as a broker its new active "
-            "segments: run as that user or as root, or give that user the files",
+            "%s belongs to another user, who may be unable to open new files there, as a broker must for its new "
+            "active segments: run as that user or as root, or give that user the files",
             directory.path,
         )
 
@@ -133,8 +133,8 @@ def refuse_link(folder: PartitionFolder) -> None:
     storage, path = folder.storage, folder.location
     if storage.is_link(path):
         raise InvalidOptionError(
-            f"{path} is a link to {storage.real(path)}, and a log is written to where it is: only the lock of the "
-            f"directory that it is in keeps brokers and other writers out"
+            f"{path} is a link to {storage.real(path)}: write to that folder, since only the lock of its own directory "
+            f"keeps brokers and other writers out"
         )
 
 

@@ -204,11 +204,11 @@ def _remove_undecided(actions: RecoveryActions, swapped: Set[int]) -> None:
         placed = {found.offset for found, _ in names if found.suffix.endswith(files.SWAP)}
         for found, name in names:
             if found.suffix in _INDEXES and found.offset in placed:
-                actions.remove(name, "since a cleaning was not done with the indexes of its segment")
+                actions.remove(name, "since a cleaning had not finished the indexes of its segment")
     for suffix in (files.SWAP, files.CLEANED):
         for found, name in names:
             if found.suffix.endswith(suffix):
-                actions.remove(name, "since the cleaning that it is of was not done")
+                actions.remove(name, "since its cleaning was not finished")
         actions.sync()
 
 
@@ -351,7 +351,7 @@ def _refuse_lost_end(actions: RecoveryActions, layout: PartitionLayout, *, trunc
     lost = [base for base in _lost_bases(actions, layout) if base >= layout.end_offset]
     if lost and not truncate:
         raise CorruptLogError(
-            f"the indexes of segment {lost[0]} are there, and its log is not: the log ends at offset "
+            f"the indexes of segment {lost[0]} exist, but its log does not: the log ends at offset "
             f"{layout.end_offset}, and offsets that were used would be used again",
             path=actions.folder.path(lost[0], files.LOG),
             hint="Put it back; or 'sparklog recover --truncate' ends the log there. A replica may be whole",
@@ -366,7 +366,7 @@ def _remove_orphans(actions: RecoveryActions, layout: PartitionLayout) -> None:
     bases, lost = {segment.base_offset for segment in actions.segments()}, _lost_bases(actions, layout)
     for found, name in actions.names():
         if found.offset in lost and found.suffix in _INDEXES:
-            kept = f"kept: its log is lost, of offsets from {found.offset} on; a replica may have them"
+            kept = f"kept: its log, from offset {found.offset} on, is lost; a replica may have them"
             actions.done.append(Action(actions.folder.file(name), kept))
             actions.warn(f"{actions.folder.file(name)} is {kept}")
         elif found.suffix in _INDEXES and found.offset not in bases:

@@ -225,7 +225,7 @@ def test_editor_that_gives_what_is_no_log_changes_nothing(tmp_path: Path) -> Non
     folder = tmp_path / "events-0"
     write(folder)
     before = names(folder)
-    with pytest.raises(SeglogError, match="no run of whole batches"):
+    with pytest.raises(SeglogError, match="are not whole batches in the order"):
         clean(folder, Backwards())
     assert set(names(folder)) >= set(before)
     assert not [name for name in names(folder) if name.endswith(".cleaned")]

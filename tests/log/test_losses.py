@@ -66,7 +66,7 @@ def test_lost_segment_in_the_midst_is_an_error_of_reads_and_a_finding(
 ) -> None:
     remove(folder, 130, ".log", *({".index", ".timeindex"} - {kept}))
     assert ("error", "lost-segment", 130) in problems(folder)
-    why = r"offsets \[130, 160\) .*the indexes of segment 130 are there, and its log is not"
+    why = r"offsets \[130, 160\) .*the indexes of segment 130 exist, but its log does not"
     with pytest.raises(DataLossError, match=why):
         read(folder)
     with pytest.raises(DataLossError, match=r"offsets \[140, 150\)"):
@@ -78,16 +78,16 @@ def test_lost_segment_in_the_midst_is_an_error_of_reads_and_a_finding(
     with open_log(folder) as log:
         pieces = log.batches(columns=["offset"], fail_on_data_loss=False)
         assert [n for each in pieces for n in each["offset"].to_pylist()] == [*range(100, 130), *range(160, 220)]
-    assert "its log is not" in caplog.text
+    assert "its log does not" in caplog.text
 
 
 def test_recovery_and_writers_keep_the_proof_and_say_so(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     remove(folder, 130, ".log")
     with PartitionLog.open(folder) as log:
         assert log.append({"value": [b"v"]}) == (220, 220)
-    assert f"{file(folder, 130, '.index')} is kept: its log is lost, of offsets from 130 on" in caplog.text
+    assert f"{file(folder, 130, '.index')} is kept: its log, from offset 130 on, is lost" in caplog.text
     for _ in range(2):
-        assert [each for each in recovered(folder) if "kept: its log is lost" in each] != []
+        assert [each for each in recovered(folder) if "kept: its log, from" in each] != []
         assert ("error", "lost-segment", 130) in problems(folder)
     with pytest.raises(DataLossError):
         read(folder)
@@ -100,7 +100,7 @@ def test_log_that_lost_its_end_is_not_written_on(folder: Path, lost: tuple[int, 
     if 100 in lost:
         (folder.parent / "log-start-offset-checkpoint").write_text(offset_checkpoint({("events", 0): 100}))
     assert ("error", "lost-segment", lost[0]) in problems(folder)
-    with pytest.raises(DataLossError, match=f"indexes of segment {lost[0]} are there, and its log is not: records"):
+    with pytest.raises(DataLossError, match=f"indexes of segment {lost[0]} exist, but its log does not: records"):
         read(folder)
     before = sorted(path.name for path in folder.iterdir())
     with pytest.raises(CorruptLogError, match="offsets that were used would be used again"):
@@ -222,7 +222,7 @@ def test_retention_beside_a_read_is_no_loss_of_the_log(folder: Path) -> None:
                 if seen != list(range(220 - len(seen), 220)):
                     failures.append(f"{seen[:3]}, {len(seen)}")
             except DataLossError as error:
-                if "its log is not" in str(error):
+                if "its log does not" in str(error):
                     failures.append(str(error))
 
     copy = shutil.copytree(folder, folder.parent / "copy")

@@ -270,7 +270,7 @@ def test_next_batch_follows_the_last() -> None:
     producers = after(batch(0, 9))
     producers.check(batch(10, 12))
     for wrong in (9, 11, 0):
-        with pytest.raises(OutOfOrderSequenceError, match="must go on with sequence 10"):
+        with pytest.raises(OutOfOrderSequenceError, match="must continue with sequence 10"):
             producers.check(batch(wrong, wrong))
     after(batch(LAST - 3, LAST)).check(batch(0, 0))
     after(batch(LAST - 3, 1)).check(batch(2, 2))
@@ -280,7 +280,7 @@ def test_unknown_producer_may_begin_anywhere_and_a_new_epoch_at_0_only() -> None
     Producers().check(batch(500, 500))
     producers = after(batch(0, 9, epoch=1))
     producers.check(batch(0, 0, epoch=2))
-    with pytest.raises(OutOfOrderSequenceError, match="must go on with sequence 0"):
+    with pytest.raises(OutOfOrderSequenceError, match="must continue with sequence 0"):
         producers.check(batch(10, 10, epoch=2))
     with pytest.raises(InvalidProducerEpochError, match="epoch 0, and has written with epoch 1: it is fenced"):
         producers.check(batch(10, 10, epoch=0))
@@ -340,7 +340,7 @@ def test_marker_ends_the_transaction_and_its_epoch_is_the_producers_from_then_on
     assert aborted == [AbortedTransaction(7, 0, 10, 11)]
     assert producers.entries[7] == Entry(epoch=3, timestamp=5000, coordinator_epoch=4)
     assert producers.first_unstable_offset is None
-    with pytest.raises(OutOfOrderSequenceError, match="must go on with sequence 0"):
+    with pytest.raises(OutOfOrderSequenceError, match="must continue with sequence 0"):
         producers.check(batch(10, 19, epoch=3))
     # Of the older protocol markers have the epoch of the records.
     producers = folded(open_since_0, control_batch("commit", 10, 7, 2))

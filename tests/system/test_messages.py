@@ -91,7 +91,7 @@ def test_null_where_there_must_be_a_value_is_refused() -> None:
         (b"\1\0\2\0", "tag 0 of 2 bytes"),  # longer than what is left
         (b"\2\0\1\0\0\1\0", "tag 0 of 1 bytes"),  # twice the same
         (b"\1\0\2\0\0", "ends at byte 1 of 2"),  # bytes behind what it holds
-        (b"\1\0\1\2", "neither there nor null"),
+        (b"\1\0\1\2", "neither present nor null"),
     ],
 )
 def test_tagged_field_that_does_not_fit_is_refused(tags: bytes, reason: str) -> None:

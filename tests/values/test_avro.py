@@ -185,7 +185,7 @@ def test_prefix_is_that_of_confluent(tmp_path: Path) -> None:
 def test_array_whose_items_take_no_bytes_is_refused(items: Any, is_refused: bool) -> None:
     schema = {"type": "record", "name": "R", "fields": [{"name": "a", "type": {"type": "array", "items": items}}]}
     if is_refused:
-        with pytest.raises(InvalidOptionError, match="the field 'a' is an array of items that take no bytes"):
+        with pytest.raises(InvalidOptionError, match="the field 'a' is an array whose items take no bytes"):
             alone(schema)
         return
     # 2^60 items of at least a byte are told from the bytes that are not there.

@@ -49,9 +49,9 @@ def test_wrong_result_is_the_function_s_fault_and_no_row_s(name: str, message: s
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("tests.values.decoders:no_array", "says no type"),
+        ("tests.values.decoders:no_array", "has no type: give"),
         ("tests.values.decoders:untyped", "has no attribute type, and fails for an empty array"),
-        ("tests.values.decoders:number", "'number' is nothing that can be called"),
+        ("tests.values.decoders:number", "'number' cannot be called"),
         ("tests.values.decoders:none", "'none' is not in"),
         ("tests.values.none:lengths", "cannot be imported"),
     ],

@@ -95,7 +95,7 @@ def test_binary_comes_back_from_base64() -> None:
 
 def test_a_type_without_json_is_refused_by_its_column() -> None:
     union = pa.UnionArray.from_sparse(pa.array([0], pa.int8()), [pa.array([1])])
-    with pytest.raises(InvalidOptionError, match=r"column 'u' is of type sparse_union.*cast it"):
+    with pytest.raises(InvalidOptionError, match=r"column 'u' has type sparse_union.*cast it"):
         json_rows(["u"], [union], 1)
 
 

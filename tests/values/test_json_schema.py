@@ -65,7 +65,7 @@ def test_type_of_every_part_of_the_table() -> None:
 )
 def test_part_that_no_column_stands_for_is_refused_by_name(part: Any, reason: str) -> None:
     schema = {"type": "object", "properties": {"a": part}}
-    with pytest.raises(InvalidOptionError, match=f"mine is a JSON Schema that no columns stand for: .*{reason}"):
+    with pytest.raises(InvalidOptionError, match=f"mine is a JSON Schema that cannot become columns: .*{reason}"):
         parse_json_schema(json.dumps(schema).encode(), "mine")
 
 

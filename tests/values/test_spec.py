@@ -68,7 +68,7 @@ def test_decoder_is_made_from_what_was_pickled(
         ("avro", RECORD, {"wire": "confluant"}, "no wire 'confluant' of valueFormat avro: did you mean 'confluent'?"),
         ("avro", RECORD, {"message": "M"}, "valueFormat avro takes no message"),
         ("avro", RECORD, {}, "has no id, and values with Confluent's prefix name theirs"),
-        ("avro", RECORD, {"wire": "none", "schema_id": 1}, "the schema of valueFormat has none with the id 1"),
+        ("avro", RECORD, {"wire": "none", "schema_id": 1}, "valueFormat has no schema with the id 1"),
     ],
 )
 def test_wrong_request_is_refused_before_a_byte_is_read(

@@ -237,7 +237,7 @@ def test_repeated_batch_of_an_idempotent_producer_is_appended_once(tmp_path: Pat
             log.append(table([b"x"]), producer_id=7)
         with pytest.raises(InvalidOptionError, match="an epoch and a base sequence"):
             log.append(table([b"x"]), is_transactional=True)
-        with pytest.raises(OutOfOrderSequenceError, match="must go on with sequence 3"):
+        with pytest.raises(OutOfOrderSequenceError, match="must continue with sequence 3"):
             log.append(table([b"x"]), base_sequence=5, **producer)
     with opened(tmp_path / "events-0") as log:
         assert log.append(table([b"c"]), base_sequence=2, **producer) == (2, 2)

@@ -281,7 +281,7 @@ def test_wrong_choice_of_the_users_own_is_refused(name: str, message: str) -> No
         ("users_nowhere:Last", "cannot be imported: ModuleNotFoundError.*users_nowhere"),
         ("users_broken:Last", "cannot be imported: RuntimeError.*at import"),
         ("users_partitioners:Lost", "'Lost' is not in .*users_partitioners.py"),
-        ("users_partitioners:constant", "'constant' is nothing that can be called"),
+        ("users_partitioners:constant", "'constant' cannot be called"),
         ("users_partitioners:NoArguments", "cannot be made with seed and batch_bytes: TypeError"),
         ("users_partitioners:NoMethod", "has no method partition"),
     ],
