@@ -1,7 +1,7 @@
 """The rows that each command prints: the fields of its JSON, which ``--fields`` shows, and the columns of its tables.
 
-A test holds them against the output. A type is that of JSON; ``?`` means that it may be null. Keys and values that are
-no UTF-8 are base64, in a field with ``_base64`` behind the name.
+A test compares them with the output. Types are JSON's; ``?`` means that the value may be null. Keys and values that are
+not UTF-8 are base64, in a field with the suffix ``_base64``.
 """
 
 from __future__ import annotations
@@ -331,7 +331,7 @@ ROWS: Final[dict[str, dict[str, tuple[Field, ...]]]] = {
 
 
 def rows_of_fields(command: str) -> list[dict[str, Any]]:
-    """Make a row of each field of a command's JSON."""
+    """Make a row for each field of a command's JSON."""
     return [
         {"of": of, "field": field.name, "type": field.kind, "meaning": field.meaning}
         for of, fields in ROWS[command].items()

@@ -1,4 +1,4 @@
-"""The rows of commands about Kafka's internal topics; `sparklog.cli.output.fields` has the others."""
+"""The rows of commands about Kafka's internal topics; `sparklog.cli.output.fields` has all other rows."""
 
 from __future__ import annotations
 
