@@ -76,7 +76,7 @@ class Destination:
         target = find_target(location, options.topic, options.num_partitions, has_topic_column="topic" in names)
         directory = target.directory
         if options.topic_id is not None and target.topic is None:
-            raise InvalidOptionError("topicId is of one topic: say which by the option topic, or by the path")
+            raise InvalidOptionError("topicId is for one topic: name it by the option topic, or by the path")
         if directory.storage.is_folder(directory.path):
             refuse_running_broker(directory)
         if options.report_path:
@@ -197,7 +197,7 @@ class SeglogWriter(LoadedByWorkers, DataSourceArrowWriter):
     def __init__(self, options: WriteOptions, schema: StructType, *, is_overwrite: bool) -> None:
         self._destination, self._is_overwrite = Destination.checked(options, schema), is_overwrite
         for name in options.idle_in_batches():
-            _log.warning("%s does nothing in this write, which is no batch of a stream", name)
+            _log.warning("%s does nothing in this write, which is not a batch of a stream", name)
         self._job_id = new_job(self._destination.now_ms)
         self._producer = self._destination.begin_transaction()
         begin(self._destination.target.directory, self._job_id)

@@ -23,11 +23,11 @@ def delete_records(
     path: PartitionPath,
     before_offset: Annotated[
         int | None,
-        typer.Option("--before-offset", min=-1, help="Delete those before this offset; -1 is the end of the log."),
+        typer.Option("--before-offset", min=-1, help="Delete records before this offset; -1 is the log's end."),
     ] = None,
     before_time: Annotated[
         str | None,
-        typer.Option("--before-time", help="Delete those before the first at or after: ISO 8601 (UTC), or ms."),
+        typer.Option("--before-time", help="Delete records before the first at or after: ISO 8601 (UTC), or ms."),
     ] = None,
     yes: Yes = False,
     lock_timeout_seconds: LockTimeoutSeconds = 60.0,

@@ -36,7 +36,7 @@ def produce(
     from sparklog.cli.work.produce import LineOptions, write_lines
 
     if form is not InputFormat.LINES and (key_separator is not None or null_marker is not None or parse_headers):
-        raise InvalidOptionError("--key-separator, --null-marker and --parse-headers are of lines that are no JSON")
+        raise InvalidOptionError("--key-separator, --null-marker and --parse-headers are for lines that are not JSON")
     write_lines(
         paths, topic, LineOptions(key_separator, null_marker, parse_headers) if form is InputFormat.LINES else None
     )

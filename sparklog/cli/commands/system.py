@@ -110,7 +110,7 @@ def transactions(
     if not abort and (partition is not None or producer_id is not None or is_all or dry_run):
         raise InvalidOptionError("--partition, --producer-id, --all and --dry-run say what --abort does: add it")
     if history and (hanging or abort):
-        raise InvalidOptionError("--hanging and --abort are of what is open now: leave out --history")
+        raise InvalidOptionError("--hanging and --abort are about transactions open now: leave out --history")
     if hanging or abort:
         # This loads compiled code, which other commands should not wait for.
         from sparklog.cli.work.system import WantedAbort, show_aborted, show_open

@@ -143,7 +143,7 @@ message   string    what is wrong""",
 )
 RECOVERY: Final = RowShape.parse(
     """an action
-status  string  done; would be (--dry-run); damaged, left as it is; failed, cannot be read or written
+status  string  done; would be (--dry-run); damaged, left unchanged; failed, cannot be read or written
 path    string  the file or folder
 what    string  what was done, or what is wrong""",
     "status/text, path/name30=FILE, what/name30",
@@ -193,11 +193,11 @@ start_offset        integer   log start offset after the cleaning
 end_offset          integer   log end offset, exclusive
 dropped_segments    integer   how many segments retention drops
 dropped_offsets     integer   how far the log start offset is raised
-dropped_bytes       integer   length of the logs of those segments
+dropped_bytes       integer   length of the logs of dropped segments
 first_timestamp     integer?  ms since 1970, of the first batch that is dropped
 last_timestamp      integer?  the largest of all dropped batches
 rewritten_segments  integer   how many segments were rewritten
-new_segments        integer   how many those became
+new_segments        integer   how many segments replaced them
 rewritten_bytes     integer   length of their logs before
 new_bytes           integer   and after
 removed_records     integer   how many records the rewriting left out

@@ -186,7 +186,7 @@ broker_epoch              integer  of its registration
 incarnation_id            string?  of its process
 rack                      string?  that it is in
 fenced                    boolean  whether it serves nothing
-in_controlled_shutdown    boolean  whether it hands over what it leads
+in_controlled_shutdown    boolean  whether it hands over its leaderships
 endpoints                 array    name, host, port and security_protocol
 features                  array    name, min_version and max_version that it supports
 log_directories           array    ids

@@ -56,7 +56,7 @@ _OF_A_BATCH: Final = (
     "base_offset",
     "position",
 )
-_NO_RAW: Final = "--format raw prints the values of records: there is none of batches, and of files that are no logs"
+_NO_RAW: Final = "--format raw prints the values of records; batches, and files that are not logs, have none"
 
 
 def log_printer(form: Format, *, has_batches: bool, escapes_formulas: bool = False) -> Printer:

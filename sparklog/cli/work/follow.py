@@ -35,7 +35,7 @@ def follow(options: DumpOptions) -> None:
     if options.file() is not None:
         raise InvalidOptionError("--follow is for a folder, and the path is that of a file")
     if options.wanted.end_offset is not None:
-        raise InvalidOptionError("--follow has no end, and --end-offset says one: give one of them")
+        raise InvalidOptionError("--follow has no end, and --end-offset sets one: give only one of them")
     refuse_outside([log_of_folder(folder) for folder in options.folders()], options.wanted)
     output = CountedOutput.of(options)
     follower = _Follower(options, output)

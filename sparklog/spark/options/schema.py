@@ -88,7 +88,7 @@ def check_columns(names: Sequence[str]) -> Sequence[str]:
             raise InvalidOptionError(f"no column {name!r}: {hint}")
     if len(set(names)) < len(names):
         twice = next(name for name in names if list(names).count(name) > 1)
-        raise InvalidOptionError(f"column {twice!r} is asked for twice")
+        raise InvalidOptionError(f"column {twice!r} is given twice")
     return names
 
 

@@ -102,11 +102,11 @@ def plan_between(
 
 def _remade(at: TopicPartition, taken: StreamOffset, difference: str | None, when: str) -> str:
     if difference == TOPIC_ID:
-        return f"the topic of {at} was deleted and made anew: it has another id than {when}"
+        return f"the topic of {at} was deleted and made again: it has another id than {when}"
     if difference == LOG_ID:
-        return f"the log of {at} was deleted and made anew, or is another: it has another id than {when}"
+        return f"the log of {at} was deleted and made again, or is another: it has another id than {when}"
     return (
-        f"{at} has another batch before offset {taken.offsets[at]} than {when}: its topic was deleted and made anew, "
+        f"{at} has another batch before offset {taken.offsets[at]} than {when}: its topic was deleted and made again, "
         f"or its log was cut and written on"
     )
 
