@@ -1,1 +1,1 @@
-"""The commands for a person at a terminal."""
+"""The command line."""

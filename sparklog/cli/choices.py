@@ -1,4 +1,4 @@
-"""The values of options that are one of a few."""
+"""The values of options that take one of a few words."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Format(StrEnum):
 
 
 class InputFormat(StrEnum):
-    """The values of ``--format`` of what is written."""
+    """The values of ``--format`` of ``produce``: the form of the input."""
 
     LINES = "lines"
     JSON_LINES = "jsonl"

@@ -1,4 +1,4 @@
-"""Reads texts that options were given: times, spans of time and properties."""
+"""Parses the values of options: times, spans of time and properties."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _UNIT_SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
 def milliseconds_of(text: str, option: str) -> int:
-    """Read a time that an option was given: ms since the epoch, or ISO 8601, in UTC unless it says otherwise."""
+    """Parse an option's time: ms since the epoch, or ISO 8601, in UTC unless it has an offset."""
     if text.lstrip("-").isdecimal():
         return int(text)
     time_ms = iso_milliseconds(text)
@@ -22,7 +22,7 @@ def milliseconds_of(text: str, option: str) -> int:
 
 
 def properties_of(texts: Iterable[str], option: str) -> dict[str, str]:
-    """Read properties, ``name=value`` each, that an option was given."""
+    """Parse an option's properties, ``name=value`` each."""
     properties: dict[str, str] = {}
     for text in texts:
         name, sign, value = text.partition("=")
@@ -33,7 +33,7 @@ def properties_of(texts: Iterable[str], option: str) -> dict[str, str]:
 
 
 def seconds_of(text: str, option: str) -> float:
-    """Read a span of time that an option was given: 30s, 5m, 2h or 1d."""
+    """Parse an option's span of time: 30s, 5m, 2h or 1d."""
     number, unit = text[:-1], text[-1:]
     if not number.isdecimal() or not int(number) or unit not in _UNIT_SECONDS:
         raise InvalidOptionError(f"{option} {text!r} is no time such as 30s, 5m, 2h or 1d")

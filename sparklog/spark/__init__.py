@@ -1,1 +1,1 @@
-"""Spark's contract: the data source, its options, plans, readers and writers."""
+"""The Spark data source: its options, plans, readers and writers."""

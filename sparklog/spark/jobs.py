@@ -1,4 +1,4 @@
-"""The jobs as users of Python call them: on this machine, or with ``spark=`` on a cluster."""
+"""The public Python functions of the jobs: they run on this machine, or with ``spark=`` on a cluster."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ R = TypeVar("R")
 
 
 def _on_spark(job: Callable[P, R]) -> Callable[P, R]:
-    """Let a job take a session of Spark where it takes what runs tasks."""
+    """Let a job take ``spark=``, a Spark session, which then runs its tasks."""
 
     @wraps(job)
     def run(*args: P.args, **kwargs: P.kwargs) -> R:

@@ -1,10 +1,10 @@
-"""Runs the tasks of a job on Spark's cluster, also over Spark Connect: rows of tasks go to the workers, and how each
-ended comes back.
+"""Runs the tasks of a job on Spark's cluster, also over Spark Connect: tasks go to the workers as rows, and their
+results come back as rows.
 
 A few queries run at a time, each with a wave of tasks, so that no core waits for the slowest task of a wave. A query
-is a range of numbers, of which Spark puts each into a partition of its own, through `mapInArrow`, whose function knows
-the tasks by these numbers. Spark may attempt a task twice: the attempt whose row it takes counts, and what the other
-one staged is nobody's.
+is a range of numbers, each in a Spark partition of its own; the function of its `mapInArrow` finds the tasks by these
+numbers. Spark may attempt a task twice: the attempt whose row it takes counts, and the files that the other one staged
+are abandoned.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _WAVES_MAX: Final = 8
 _CANCELLED_EVERY_SECONDS: Final = 0.2
 _ENDED: Final = pa.schema([("ended", pa.binary()), ("size_bytes", pa.int64()), ("records", pa.int64())])
 _LOST_TASK: Final = re.compile(r"Task (\d+) in stage \S+ failed (\d+) times?, most recent failure: (.*)")
-"""As Spark's scheduler says it, in every version and also over Connect."""
+"""The message of Spark's scheduler, in every version and also over Connect."""
 
 _Wave = list[tuple[int, Any]]
 _Ended = list[tuple[Finished | Failed, Amount]]
@@ -43,13 +43,13 @@ _Ended = list[tuple[Finished | Failed, Amount]]
 
 @dataclass(frozen=True)
 class SparkRunner:
-    """Runs tasks where a session's queries run."""
+    """Runs tasks on the cluster of a Spark session."""
 
     session: SparkSession
 
     @cached_property
     def workers(self) -> int:
-        """How many tasks the cluster runs at a time: as many as a query has partitions by default."""
+        """The number of tasks that the cluster runs at a time: a query's default number of partitions."""
         context = getattr(self.session, "sparkContext", None)
         if context is not None:
             return int(context.defaultParallelism)
@@ -64,7 +64,7 @@ class SparkRunner:
         self, job: Work[Any, Any], tasks: Tasks[Any], report: Callable[[int, Amount], None]
     ) -> Generator[Finished | Failed]:
         check_workers(self.session)
-        # All cores are busy with one wave less than there may be.
+        # One wave less than the maximum already keeps all cores busy.
         waves_max = min(self.workers + 1, _WAVES_MAX)
         wave_tasks = -(-self.workers // (waves_max - 1))
         queries = _Queries(self.session, job)
@@ -85,40 +85,40 @@ class SparkRunner:
 
 
 class _Queries:
-    """The queries of a run of a job, which are cancelled together."""
+    """The queries of one run of a job, which are cancelled together."""
 
     def __init__(self, session: SparkSession, job: Work[Any, Any]) -> None:
         self._session, self._job = session, pickle.dumps(job)
         self._tag, self._is_cancelled = f"sparklog-{secrets.token_hex(8)}", Event()
         context = getattr(session, "sparkContext", None)
-        # Without Connect a session interrupts by a tag only what the same thread has begun; the context, all.
+        # Without Connect a session interrupts by tag only queries of the same thread; the context interrupts all.
         self._begin = session.addTag if context is None else context.addJobTag
         self._interrupt = session.interruptTag if context is None else context.cancelJobsWithTag
 
     def of(self, wave: _Wave) -> Callable[[], _Ended]:
-        """Make the query of a wave, in the thread that has the session; another one runs it."""
+        """Make the query of a wave, in the thread that has the session; another thread runs it."""
         from pyspark import inheritable_thread_target
 
         run = _Run(self._job, [pickle.dumps(each) for each in wave])
         numbers = self._session.range(0, len(wave), 1, len(wave))
         with warnings.catch_warnings():
-            # Of pandas, which Spark looks for here and which nothing of this needs.
+            # The warning is about pandas, which Spark looks for here and which this does not need.
             warnings.simplefilter("ignore", FutureWarning)
             query = numbers.mapInArrow(run, "ended binary, size_bytes long, records long")
-        # The scheduler's pool, for one, is a property of the thread. Each query has a copy of its own: it keeps there
-        # also which query it is of.
+        # The scheduler's pool, for one, is a property of the thread. Each query gets its own copy of these properties,
+        # because Spark also stores there which query the thread runs.
         collect: Callable[[], _Ended] = inheritable_thread_target(self._session)(partial(self._collect, query))
         return collect
 
     def _collect(self, query: DataFrame) -> _Ended:
-        # A thread may run many queries, each of which begins with the tags of the driver's thread.
+        # A thread may run many queries, and each begins with the tags of the driver's thread.
         self._begin(self._tag)
         if self._is_cancelled.is_set():
             return []
         return [(pickle.loads(row[0]), Amount(row[1], row[2])) for row in query.collect()]
 
     def cancel(self, running: Sequence[Future[_Ended]]) -> None:
-        """End all that runs, also what Spark is only about to begin."""
+        """Cancel all queries that run, also those that Spark is only about to begin."""
         self._is_cancelled.set()
         while not all(future.cancel() or future.done() for future in running):
             self._interrupt(self._tag)
@@ -126,7 +126,7 @@ class _Queries:
 
 
 class _Run(LoadedByWorkers):
-    """Does tasks in a worker; a function for `mapInArrow`."""
+    """Runs tasks in a worker; a function for `mapInArrow`."""
 
     def __init__(self, job: bytes, tasks: list[bytes]) -> None:
         self._job, self._tasks = job, tasks
@@ -142,7 +142,7 @@ class _Run(LoadedByWorkers):
 
 
 def _ended(future: Future[_Ended], wave: _Wave) -> _Ended:
-    """Return how the tasks of a query ended; one of them where Spark could not run it, which is what ends the job."""
+    """Return the results of a query's tasks; if Spark could not run it, one failed task, which ends the job."""
     try:
         return future.result()
     except Exception as error:

@@ -1,4 +1,4 @@
-"""The format ``seglog``: what Spark is given to read partition logs with."""
+"""The data source ``seglog``, through which Spark reads and writes partition logs."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class SeglogDataSource(DataSource):
     @plain_errors()
     @first_use_freezes()
     def schema(self) -> StructType:
-        """Return the columns of a read that was given no schema: the connector's, or those that options ask for."""
+        """Return the columns of a read without a schema: the connector's, or the columns that options ask for."""
         from sparklog.spark.read.plan import select
 
         options = SeglogOptions.parse(self.options)
@@ -53,14 +53,14 @@ class SeglogDataSource(DataSource):
         compile_for_reading()
         if options.view:
             return view_schema(options)
-        # Nothing of what is found is needed yet, but who loads what is not there should hear of it at once.
+        # The result is not needed yet, but a path that does not exist should be an error already here, at `load`.
         select(options)
         has_headers = options.include_headers or options.headers_as_map
         return source_schema(options.columns, include_headers=has_headers, types=columns_of(options).types)
 
     @plain_errors()
     def reader(self, schema: StructType) -> SeglogReader | ViewReader:
-        """Return the reader of a batch query; a schema that is a choice of the columns leaves the others unread."""
+        """Return the reader of a batch query; columns that the schema does not have are not read."""
         options = SeglogOptions.parse(self.options)
         check_view_options(self.options, options)
         compile_for_reading()
@@ -87,7 +87,7 @@ class SeglogDataSource(DataSource):
     @plain_errors()
     @first_use_freezes()
     def writer(self, schema: StructType, overwrite: bool) -> SeglogWriter:
-        """Return the writer of a batch write, once options, columns and the path are right."""
+        """Check options, columns and the path, and return the writer of a batch write."""
         from sparklog.spark.options.write import WriteOptions
         from sparklog.spark.writer import SeglogWriter
 
@@ -96,14 +96,14 @@ class SeglogDataSource(DataSource):
     @plain_errors()
     @first_use_freezes()
     def streamWriter(self, schema: StructType, overwrite: bool) -> SeglogStreamWriter:  # noqa: ARG002, N802
-        """Return the writer of a stream. In every output mode the rows of a batch are written behind those before."""
+        """Return the writer of a stream. Every output mode appends the rows of a batch."""
         from sparklog.spark.options.write import WriteOptions
         from sparklog.spark.stream.writer import SeglogStreamWriter
 
         return SeglogStreamWriter(WriteOptions.parse(_without_spark(self.options)), schema)
 
 
-# What Spark adds to the options of a stream, and acts on itself.
+# Options that Spark adds to a stream, and acts on itself.
 _OF_SPARK: Final = frozenset({"checkpointlocation", "queryname"})
 
 
@@ -112,12 +112,13 @@ def _without_spark(given: Mapping[str, str]) -> dict[str, str]:
 
 
 def register(spark: SparkSession) -> None:
-    """Give a Spark session the format ``seglog``, where Spark has not found it by itself.
+    """Add the format ``seglog`` to a Spark session, if Spark has not found it by itself.
 
     Raises
     ------
     WorkerPythonError
-        The Python that Spark's workers run has no sparklog: says which it is, and what to set. Asked once a session.
+        The Python of Spark's workers has no sparklog; the error names that Python, and the variable to set. Checked
+        once per session.
     """
     spark.dataSource.register(SeglogDataSource)
     check_workers(spark)

@@ -38,7 +38,7 @@ _log = logging.getLogger("sparklog")
 
 @dataclass
 class StagedByTask(WriterCommitMessage):
-    """What one task has staged, and the digest of its rows where the write is numbered."""
+    """The files that one task has staged, and the digest of its rows if the write is numbered."""
 
     staged: list[StagedRun]
     digest: RowsDigest
@@ -46,16 +46,16 @@ class StagedByTask(WriterCommitMessage):
 
 @dataclass(frozen=True)
 class Destination:
-    """Where rows go, and how: what a batch write and each batch of a stream have in common. It is sent to the tasks.
+    """Where and how rows are written, for batch writes and the batches of streams. It is sent to the tasks.
 
     Attributes
     ----------
     options : WriteOptions
-        What the user asked for.
+        The user's options.
     target : WriteTarget
         The log directory, and the topic if it is one.
     now_ms : int
-        When the write began, ms since the epoch.
+        The time at which the write began, ms since the epoch.
     """
 
     options: WriteOptions
@@ -64,19 +64,19 @@ class Destination:
 
     @classmethod
     def checked(cls, options: WriteOptions, schema: StructType) -> Self:
-        """Find where rows go, once the columns and the path are right.
+        """Check the columns and the path, and find the target of the write.
 
         Raises
         ------
         SeglogError
-            They are not, or a broker runs there.
+            The columns or the path are wrong, or a broker runs there.
         """
         names = check_written(schema)
         location = expand_one(options.path)
         target = find_target(location, options.topic, options.num_partitions, has_topic_column="topic" in names)
         directory = target.directory
         if options.topic_id is not None and target.topic is None:
-            raise InvalidOptionError("topicId is of one topic: say which by the option topic, or by the path")
+            raise InvalidOptionError("topicId is for one topic: name it by the option topic, or by the path")
         if directory.storage.is_folder(directory.path):
             refuse_running_broker(directory)
         if options.report_path:
@@ -86,7 +86,7 @@ class Destination:
     def stage(
         self, rows: Iterator[pa.RecordBatch], job_id: str, context: TaskContext, *, is_numbered: bool
     ) -> tuple[list[StagedRun], RowsDigest]:
-        """Stage the rows of one task of a job; return the digest of them as well, where the job is numbered."""
+        """Stage the rows of one task of a job, and return the files and, if the job is numbered, their digest."""
         from sparklog.topic.write.accumulator import RecordAccumulator, TaskAttempt
 
         task = TaskAttempt(
@@ -108,7 +108,7 @@ class Destination:
     def job(
         self, job_id: str, staged: Sequence[StagedRun], transaction: TxnVersion | None, *, is_overwrite: bool = False
     ) -> CommitRequest:
-        """Describe the commit of what was staged."""
+        """Return the request that commits the staged files."""
         target, options = self.target, self.options
         return CommitRequest(
             job_id=job_id,
@@ -124,7 +124,7 @@ class Destination:
         )
 
     def begin_transaction(self) -> TransactionProducer | None:
-        """Start the transactional id of a job, if it has one; whoever started it before is fenced by that."""
+        """Start the transactional id of a job, if it has one. That fences an earlier producer with the same id."""
         name, directory = self.options.transactional_id, self.target.directory
         if name is None:
             return None
@@ -136,15 +136,15 @@ class Destination:
     def commit(
         self, job: CommitRequest, staged: Sequence[StagedRun], producer: TransactionProducer | None = None
     ) -> None:
-        """Make all that was staged visible, at once, and report what went where.
+        """Make all staged rows visible at once, and write the report.
 
         Parameters
         ----------
         producer : TransactionProducer, optional
-            What `begin_transaction` returned. Without it the commit starts the transactional id, if there is one.
+            The result of `begin_transaction`. Without it the commit starts the transactional id, if there is one.
         """
         summary = self._committed(job, staged, producer)
-        # The rows are there: were the job to fail now, who repeats it would have them twice.
+        # The rows are written: if the job failed now, a user who repeats it would have them twice.
         try:
             self._report(summary)
         except Exception as error:
@@ -163,7 +163,7 @@ class Destination:
         return commit_transaction(job, staged, name, producer, wall_clock_ms())
 
     def abort(self, job: CommitRequest) -> None:
-        """Remove what a job has staged; what it has committed stays."""
+        """Remove the files that a job has staged; committed rows stay."""
         if job.directory.storage.is_folder(job.directory.path):
             abort(job, wall_clock_ms())
 
@@ -181,23 +181,23 @@ class Destination:
 class SeglogWriter(LoadedByWorkers, DataSourceArrowWriter):
     """Writes rows into partition logs.
 
-    It is made on the driver; tasks call `write` and the driver `commit` or `abort`, each on a copy of it. What only a
-    task needs, compiled code above all, is imported there.
+    It is made on the driver; tasks call `write` and the driver `commit` or `abort`, each on a copy of it. Code that
+    only tasks need, above all compiled code, is imported in them.
 
     Parameters
     ----------
     options : WriteOptions
-        What the user asked for.
+        The user's options.
     schema : StructType
-        Of the rows.
+        The schema of the rows.
     is_overwrite : bool
-        Whether what the topics hold now is to be before their log start offsets.
+        Whether the commit raises the topics' log start offsets above all their present records.
     """
 
     def __init__(self, options: WriteOptions, schema: StructType, *, is_overwrite: bool) -> None:
         self._destination, self._is_overwrite = Destination.checked(options, schema), is_overwrite
         for name in options.idle_in_batches():
-            _log.warning("%s does nothing in this write, which is no batch of a stream", name)
+            _log.warning("%s does nothing in this write, which is not a batch of a stream", name)
         self._job_id = new_job(self._destination.now_ms)
         self._producer = self._destination.begin_transaction()
         begin(self._destination.target.directory, self._job_id)
@@ -211,7 +211,7 @@ class SeglogWriter(LoadedByWorkers, DataSourceArrowWriter):
     @plain_errors()
     @first_use_freezes()
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Make all that was staged visible, at once."""
+        """Make all staged rows visible at once."""
         found = [message for message in messages if isinstance(message, StagedByTask)]
         staged = [each for message in found for each in message.staged]
         digest = sum((message.digest for message in found), RowsDigest())
@@ -219,7 +219,7 @@ class SeglogWriter(LoadedByWorkers, DataSourceArrowWriter):
 
     @plain_errors()
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:  # noqa: ARG002
-        """Remove what the job has staged; what it has committed stays."""
+        """Remove the files that the job has staged; committed rows stay."""
         self._destination.abort(self._job([], RowsDigest()))
 
     def _job(self, staged: Sequence[StagedRun], digest: RowsDigest) -> CommitRequest:
@@ -229,7 +229,7 @@ class SeglogWriter(LoadedByWorkers, DataSourceArrowWriter):
 
 
 def running_task() -> TaskContext:
-    """Return the context of the task that this runs in."""
+    """Return the context of the current task."""
     context = TaskContext.get()
     if context is None:
         raise RuntimeError("rows are written by Spark's tasks only")
@@ -237,11 +237,11 @@ def running_task() -> TaskContext:
 
 
 def _check_report_path(location: Location, directory: LogDirectory) -> None:
-    """Refuse a path that the report cannot be written to, while nothing else is written."""
+    """Raise `InvalidOptionError` for a path that cannot be written to, before anything else is written."""
     storage, path = to_writable(*location), location.path
     folder, _ = split_path(path)
     if folder == directory.path and not storage.is_folder(folder):
-        # The write makes it.
+        # The write creates the log directory.
         return
     within = PartitionFolder.at(storage, folder)
     if within.directory == directory and within.partition is not None:

@@ -188,7 +188,7 @@ def test_log_of_ours_that_was_made_anew_is_data_loss_though_its_batches_are_the_
     made_by_us(tmp_path / "t-0", 30)
     after = reader.latestOffset(end, ALL)
     with pytest.raises(
-        DataLossError, match="the log of t-0 was deleted and made anew, or is another: it has another id"
+        DataLossError, match="the log of t-0 was deleted and made again, or is another: it has another id"
     ):
         read(reader, end, after)
     again = reader_of(tmp_path, failOnDataLoss="false")

@@ -1,1 +1,1 @@
-"""The options of the commands."""
+"""Declares the commands with their arguments, options and help."""

@@ -15,13 +15,13 @@ Paths = Annotated[
 ]
 Processes = Annotated[
     int | None,
-    typer.Option(min=1, help="Work on so many partitions side by side; all cores, if there is much to do."),
+    typer.Option(min=1, help="Number of partitions to work on in parallel; all cores, if there is much to do."),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON lines, whose fields --fields says.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON lines; --fields lists their fields.")]
 
 EscapeFormulas = Annotated[
     bool,
-    typer.Option("--escape-formulas", help="Put ' before text of CSV that a spreadsheet would take for a formula."),
+    typer.Option("--escape-formulas", help="Put ' before CSV text that a spreadsheet would take for a formula."),
 ]
 Where = Annotated[
     str | None,
@@ -31,7 +31,7 @@ Where = Annotated[
 
 def _show_fields(context: typer.Context, wanted: bool) -> None:
     if wanted:
-        # Without the name of the program.
+        # The command's path without the name of the program.
         _, _, command = context.command_path.partition(" ")
         tables.table(FIELD_COLUMNS, fields.rows_of_fields(command.strip()), heading=lambda row: str(row["of"]))
         raise typer.Exit
@@ -39,5 +39,5 @@ def _show_fields(context: typer.Context, wanted: bool) -> None:
 
 Fields = Annotated[
     bool,
-    typer.Option("--fields", help="Say what the fields of --json are, and stop.", is_eager=True, callback=_show_fields),
+    typer.Option("--fields", help="List the fields of --json, and stop.", is_eager=True, callback=_show_fields),
 ]

@@ -1,4 +1,4 @@
-"""The command ``clean``: its arguments and options, which are named as those of Python."""
+"""The command ``clean``: its arguments, and its options, which have the same names in Python."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ _FAILED = 1
 
 
 class _Clean:
-    """Options of ``clean`` that Python has under the same names."""
+    """Options of ``clean`` that have the same names in Python."""
 
     topics: list[str] | None = Option(None, "--topics", help="Only this topic; may be repeated.")
     partitions: list[str] | None = Option(None, help="Only this partition, as topic:partition; may be repeated.")
     cleanup_policy: str | None = Option(None, help="delete, compact, or both with a comma between.")
-    retention_ms: int | None = Option(None, min=-1, help="How old records get; -1 is no limit.")
-    retention_bytes: int | None = Option(None, min=-1, help="How large a partition gets; -1 is no limit.")
+    retention_ms: int | None = Option(None, min=-1, help="Maximum age of records; -1 is no limit.")
+    retention_bytes: int | None = Option(None, min=-1, help="Maximum size of a partition; -1 is no limit.")
     retention_policy: str | None = Option(None, help="A policy of your own, package.module:Class.")
     erase: str | None = Option(None, help="Erase the records with the keys of a Parquet or CSV file, column key.")
     erase_where: str | None = Option(None, help="Erase the records that pass a filter.")
-    blank: str | None = Option(None, help="null or empty: erased records stay, and their values become that.")
+    blank: str | None = Option(None, help="Keep erased records, with the value null or empty.")
     recompress: str | None = Option(None, help=f"The codec of all batches: {', '.join(CODEC_IDS)}.")
     format: int | None = Option(None, min=0, max=2, help="The record format of all batches: 0, 1 or 2.")
     lossy: bool = Option(False, "--lossy", help="Let --format lose what formats 0 and 1 have no room for.")
-    dedupe_buffer_bytes: int | None = Option(None, min=1, help="Memory of a process for the keys that it compacts by.")
-    bytes_per_second: float | None = Option(None, min=1, help="How much to read and write in a second at most.")
+    dedupe_buffer_bytes: int | None = Option(None, min=1, help="Memory of a process for the keys of compaction.")
+    bytes_per_second: float | None = Option(None, min=1, help="Maximum bytes to read and write per second.")
 
 
 @with_options_of(_Clean, LogJobOptions)
@@ -45,17 +45,17 @@ def clean(
     paths: Paths,
     config: Configs = None,
     every: Annotated[
-        str | None, typer.Option("--every", help="Clean again so often, until Ctrl-C: 30s, 5m, 2h, 1d.")
+        str | None, typer.Option("--every", help="Clean again after each such time, until Ctrl-C: 30s, 5m, 2h, 1d.")
     ] = None,
     as_json: Json = False,
     _fields: Fields = False,
     **given: Any,
 ) -> None:
-    """Drop what is too old, too much or replaced, by the stored properties of topics and what is said here.
+    """Remove records that are too old, over the size limit or replaced, by stored topic properties and these options.
 
-    A retention that nobody has said is none. The directory is locked as by a broker; where a broker runs, the command
-    refuses. Exit status 1 where a partition is damaged: it stays as it was. With --every, a round in which it is, or in
-    which the directory is locked, is said, and the next one comes.
+    Without a stored or given retention nothing is removed for its age or size. The directory is locked as by a broker;
+    if a broker runs, the command refuses. Exit status 1 if a partition is damaged: it stays unchanged. With --every, a
+    round with damage, or with the directory locked by another, is reported, and the next round follows.
     """
     from sparklog.cli.work.clean import clean as clean_logs
     from sparklog.cli.work.export import partition_of

@@ -15,7 +15,7 @@ _FAILED = 1
 PartitionPath = Annotated[str, typer.Argument(metavar="PATH", help="A partition's folder, <topic>-<partition>.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 LockTimeoutSeconds = Annotated[
-    float, typer.Option(min=0, help="How long to wait for other writers; a running broker is not waited for.")
+    float, typer.Option(min=0, help="How long to wait for other writers; a running broker is an error at once.")
 ]
 
 
@@ -23,11 +23,11 @@ def delete_records(
     path: PartitionPath,
     before_offset: Annotated[
         int | None,
-        typer.Option("--before-offset", min=-1, help="Those before this offset; -1 is the end of the log."),
+        typer.Option("--before-offset", min=-1, help="Delete records before this offset; -1 is the log's end."),
     ] = None,
     before_time: Annotated[
         str | None,
-        typer.Option("--before-time", help="Those before the first at or after: ISO 8601 (UTC), or ms since 1970."),
+        typer.Option("--before-time", help="Delete records before the first at or after: ISO 8601 (UTC), or ms."),
     ] = None,
     yes: Yes = False,
     lock_timeout_seconds: LockTimeoutSeconds = 60.0,
@@ -36,8 +36,8 @@ def delete_records(
 ) -> None:
     """Delete the first records of a partition, as kafka-delete-records does: its log start offset is raised.
 
-    Says what would go, and asks; no leaves everything as it is. Of the segment that the new start is in nothing is cut:
-    readers pass over the records before it. Exit status 1 where the log is damaged: it stays as it was.
+    Says what would go, and asks; no leaves everything unchanged. The segment with the new start stays whole: readers
+    skip the records before it. Exit status 1 if the log is damaged: it stays unchanged.
     """
     # This loads compiled code, which other commands should not wait for.
     from sparklog.cli.work.cut import delete
@@ -51,16 +51,16 @@ def delete_records(
 
 def truncate(
     path: PartitionPath,
-    offset: Annotated[int, typer.Argument(metavar="OFFSET", min=0, help="The first that is not to stay.")],
+    offset: Annotated[int, typer.Argument(metavar="OFFSET", min=0, help="The first offset to cut off.")],
     yes: Yes = False,
     lock_timeout_seconds: LockTimeoutSeconds = 60.0,
     as_json: Json = False,
     _fields: Fields = False,
 ) -> None:
-    """Cut the end of a partition's log off, from an offset on. WHAT IS CUT OFF IS GONE.
+    """Cut off the end of a partition's log, from an offset on. THESE RECORDS ARE GONE.
 
-    Says what would go, and asks; no leaves everything as it is. A batch goes whole, so that the log may end before the
-    offset. Exit status 1 where the log is damaged: it stays as it was.
+    Says what would go, and asks; no leaves everything unchanged. Batches go whole, so the log may end before the
+    offset. Exit status 1 if the log is damaged: it stays unchanged.
     """
     from sparklog.cli.work.cut import truncate as truncate_log
 

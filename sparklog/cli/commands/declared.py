@@ -1,4 +1,4 @@
-"""Gives commands options that are listed in classes: those that all jobs declare, and those of one command."""
+"""Gives commands the options that classes list: options that jobs declare, and options of one command."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from sparklog.log.properties import Option, options_of
 _TYPES: Final[dict[type, Any]] = {
     bool: bool, int: int | None, float: float | None, str: str | None, tuple: list[str] | None
 }  # fmt: skip
-"""Of the kinds of options that a text can say; the others are for callers of Python alone."""
+"""The types of options by kind, for kinds that a text can express; other options exist only in Python."""
 
 
 def with_options_of(*listing: type) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command further options, as its ``**given``: those that are given, or have a default.
+    """Give a command more options. Its ``**given`` has the options that are given, or have a default.
 
     Parameters
     ----------
     listing : type
-        Dataclasses that declare options for Python as well, and classes of options of typer.
+        Dataclasses that also declare options for Python, and classes of typer's options.
     """
     further = [
         each for one in listing for each in (_declared(one) if "__dataclass_fields__" in vars(one) else _own(one))
@@ -33,7 +33,7 @@ def with_options_of(*listing: type) -> Callable[[Callable[..., None]], Callable[
         whole = signature(command, eval_str=True)
         kept = [each for each in whole.parameters.values() if each.kind is not Parameter.VAR_KEYWORD]
         own = {each.name: each.replace(kind=Parameter.KEYWORD_ONLY) for each in kept}
-        # What is required comes first in the help, and what all commands have last.
+        # In the help, required options come first, and the options of all commands last.
         first = [each for each in own.values() if each.default is Parameter.empty]
         last = [each for each in own.values() if each.default is not Parameter.empty]
 
@@ -60,7 +60,7 @@ def _declared(listing: type) -> list[Parameter]:
 
 def _parameter(name: str, declared: Option) -> Parameter:
     flag = "--" + (declared.spellings[0].name if declared.spellings else name).replace("_", "-")
-    # The first sentence: the others are for callers of Python.
+    # Only the first sentence: the others are for callers from Python.
     said = declared.doc.partition(". ")[0].rstrip(".").replace("``", "")
     given = typer.Option(
         f"{flag}/--no-{flag[2:]}" if declared.default is True else flag,

@@ -1,4 +1,4 @@
-"""The options of ``lag``."""
+"""The command ``lag``: its arguments and options."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ def lag(
     as_json: Json = False,
     _fields: Fields = False,
 ) -> None:
-    """Show how far a query of Spark is behind, whether it runs or is stopped: offsets that it has not committed.
+    """Show how far a Spark query is behind, running or stopped: the offsets that it has not committed.
 
-    It reads the checkpoint of a query of seglog, or of Spark's Kafka source on the same topics.
+    Reads the checkpoint of a query on seglog, or on Spark's Kafka source with the same topics.
     """
     from sparklog.cli.work.lag import show_lag
 

@@ -2,11 +2,14 @@
 ``clean``, ``delete-records``, ``truncate``, ``ledger``, ``lag``, ``groups``, ``transactions``, ``cluster``, ``topics``,
 ``produce`` and ``warm-up``.
 
-Exit status: 0 all is well; 1 something is wrong with the log (and stays so, after ``recover``; after ``export``, others
-were moved);
-2 the command cannot be carried out, and stderr says why in one line, below which a wrong filter is shown: also where
-``dump`` is to begin behind the end of every log; 130 if it is interrupted, but for ``dump --follow``, which ends well
-so; 141, as of any command that SIGPIPE ends, if the reader of the output closes it (``sparklog dump | head``).
+Exit status:
+
+- 0: all is well; also an interrupted ``dump --follow``.
+- 1: something is wrong with the log (after ``recover`` it still is; after ``export`` the other partitions were moved).
+- 2: the command cannot be carried out, and stderr says why in one line, with a wrong filter shown below it; also if
+  ``dump`` should begin after the end of every log.
+- 130: interrupted.
+- 141: the reader of the output closed it (``sparklog dump | head``), as for any command that SIGPIPE ends.
 """
 
 from __future__ import annotations
@@ -47,7 +50,7 @@ _PIPE_CLOSED = 128 + 13
 
 
 class _Commands(TyperGroup):
-    """The commands; an error of ours is printed in one line, without a traceback."""
+    """The commands; an error of sparklog is printed in one line, without a traceback."""
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -69,13 +72,13 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     help="Look into Apache Kafka's partition logs on disk, with no broker, and move them. "
-    "Only recover, clean, delete-records, truncate, produce, topics, groups set and transactions --abort change a log "
-    "that is there.",
+    "Only recover, clean, delete-records, truncate, produce, topics, groups set and transactions --abort change an "
+    "existing log.",
 )
 
 
 def run() -> None:
-    """Run the command line of this process."""
+    """Run the command line with this process's arguments."""
     for stream in (sys.stdout, sys.stderr):
         # Records may hold any character, whatever the terminal's locale.
         stream.reconfigure(encoding="utf-8", errors="backslashreplace")  # type: ignore[union-attr]
@@ -106,16 +109,16 @@ def _main(
 @app.command()
 def describe(
     paths: Paths,
-    partitions: Annotated[bool, typer.Option("--partitions", help="A line a partition, not a topic.")] = False,
-    segments: Annotated[bool, typer.Option("--segments", help="A line a segment, not a topic.")] = False,
+    partitions: Annotated[bool, typer.Option("--partitions", help="One line per partition, not per topic.")] = False,
+    segments: Annotated[bool, typer.Option("--segments", help="One line per segment, not per topic.")] = False,
     full: Annotated[
         bool, typer.Option("--full", help="Scan every batch header, and count batches, records and codecs exactly.")
     ] = False,
     histogram: Annotated[
-        bool, typer.Option("--histogram", help="Show records and bytes over time; costs what --full does.")
+        bool, typer.Option("--histogram", help="Show records and bytes over time; as slow as --full.")
     ] = False,
     ratio: Annotated[
-        bool, typer.Option("--ratio", help="Say what compression saves: decompresses every batch; costs most.")
+        bool, typer.Option("--ratio", help="Show what compression saves; decompresses every batch: the slowest.")
     ] = False,
     processes: Processes = None,
     as_json: Json = False,
@@ -123,8 +126,8 @@ def describe(
 ) -> None:
     """Show topics, partitions and segments: offsets, times, sizes, codecs and formats.
 
-    Only indexes and the ends of each segment are read, so codecs and formats are those found there, and times are
-    nearly exact. STABLE is the last stable offset; "-" where finding it would mean reading much: --full does.
+    Reads only indexes and the ends of each segment, so codecs and formats are the ones found there, and times are
+    nearly exact. STABLE is the last stable offset; "-" if finding it would mean reading much, as --full does.
     """
     depth = describing.Depth.of(full=full, ratio=ratio, histogram=histogram)
     found = describing.described_logs([logs_at(path) for path in paths], depth, processes)
@@ -158,7 +161,7 @@ def dump(
             "leader-epoch-checkpoint, partition.metadata or an offset checkpoint."
         ),
     ],
-    batches: Annotated[bool, typer.Option("--batches", help="Batches and their headers, not records.")] = False,
+    batches: Annotated[bool, typer.Option("--batches", help="Show batches and their headers, not records.")] = False,
     partition: Annotated[
         list[int] | None, typer.Option("--partition", min=0, help="Only this partition; may be repeated.")
     ] = None,
@@ -168,13 +171,17 @@ def dump(
         str | None,
         typer.Option("--time", help="Begin at the first record at or after: ms since 1970, or ISO 8601 (UTC)."),
     ] = None,
-    last: Annotated[int | None, typer.Option("--last", min=0, help="Only the last so many of each partition.")] = None,
+    last: Annotated[
+        int | None, typer.Option("--last", min=0, help="Only this many last rows of each partition.")
+    ] = None,
     key: Annotated[str | None, typer.Option("--key", help="Only records with this key.")] = None,
-    key_base64: Annotated[str | None, typer.Option("--key-base64", help="The same, of a key that is no text.")] = None,
+    key_base64: Annotated[
+        str | None, typer.Option("--key-base64", help="Only records with this key, in base64.")
+    ] = None,
     where: Where = None,
-    limit: Annotated[int | None, typer.Option("--limit", min=0, help="Print at most so many rows.")] = None,
+    limit: Annotated[int | None, typer.Option("--limit", min=0, help="Print at most this number of rows.")] = None,
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Go on with what is written, until Ctrl-C; --last 10 -f is tail -f.")
+        bool, typer.Option("--follow", "-f", help="Continue with new records until Ctrl-C; --last 10 -f is tail -f.")
     ] = False,
     isolation_level: Annotated[
         IsolationLevels, typer.Option(help="Whether records of aborted and open transactions are shown.")
@@ -190,7 +197,7 @@ def dump(
 
     In JSON, keys and values that are UTF-8 are text; others are base64 under "key_base64", "value_base64".
     """
-    # Compiled code is loaded only here, in `verify` and in `recover`.
+    # Only `dump`, `verify` and `recover` load this compiled code.
     from sparklog.cli.work.dump import DumpOptions
     from sparklog.cli.work.dump import dump as dump_log
     from sparklog.cli.work.follow import follow as follow_logs
@@ -242,9 +249,9 @@ def verify(
 ) -> None:
     """Check everything: checksums, records, offsets, indexes, epochs, snapshots, checkpoints, names.
 
-    Exit status 1 where there is an error. Warnings and notes are no errors: a broker that dies may leave a torn end of
-    the last segment, and cuts it off itself when it starts. With --absent, a record with such a key is an error in
-    whatever file it is, also in one that is no part of the log any more, and so are bytes that may hold one.
+    Exit status 1 if there is an error. Warnings and notes are not errors: a broker that dies may leave a torn end of
+    the last segment, and cuts it off itself when it starts. With --absent, a record with such a key is an error in any
+    file, also in one that is no longer part of the log, and so are bytes that may hold such a record.
     """
     from sparklog.cli.work.verify import VerifyOutcome, as_json_row, findings, report
 
@@ -264,14 +271,14 @@ def verify(
 @app.command()
 def recover(
     paths: Paths,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Change nothing, and say what would be done.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Change nothing, but say what would be done.")] = False,
     truncate: Annotated[
         bool,
-        typer.Option("--truncate", help="Cut a damaged log even where no crash can have torn it: THIS LOSES THE REST."),
+        typer.Option("--truncate", help="Cut a damaged log even if no crash can have torn it: THIS LOSES THE REST."),
     ] = False,
     drop_cut: Annotated[
         bool,
-        typer.Option("--drop-cut", help="Remove the .cut files too, with the bytes that were cut off damaged logs."),
+        typer.Option("--drop-cut", help="Also remove the .cut files, with the bytes that were cut off damaged logs."),
     ] = False,
     staged_hours: Annotated[
         float, typer.Option(min=0, help="Remove files that jobs older than this have staged and never committed.")
@@ -279,17 +286,17 @@ def recover(
     as_json: Json = False,
     _fields: Fields = False,
 ) -> None:
-    """Put logs in order after a writer or a broker died: finish commits, cut torn ends, make missing indexes.
+    """Repair logs after a writer or a broker died: finish commits, cut torn ends, make missing indexes.
 
-    Every batch is checked. Bytes that are cut are kept beside the log in a .cut file. The directory is locked as by a
-    broker; where a broker runs, the command refuses. Exit status 1 where a log is damaged and was left as it is, 2
-    where one cannot be read.
+    Checks every batch. Bytes that are cut are kept beside the log in a .cut file. The directory is locked as by a
+    broker; if a broker runs, the command refuses. Exit status 1 if a log is damaged and was left unchanged, 2 if one
+    cannot be read.
     """
     from sparklog.cli.work.recover import RecoverOutcome, recover_rows
 
     outcome = RecoverOutcome()
     targets = [logs_at(path) for path in paths]
-    # All of it is done before any of it is printed: a pipe that is closed must not end it halfway.
+    # Finish all work before printing any of it: a closed pipe must not end it halfway.
     with progress(None) as advance:
         advance("recovering", 0)
         rows = list(recover_rows(targets, outcome, staged_hours, truncate=truncate, drop_cut=drop_cut, dry_run=dry_run))
@@ -321,9 +328,9 @@ app.command("produce")(produce)
 
 @app.command("warm-up")
 def warm_up() -> None:
-    """Compile all kernels ahead, as for an image, so that no query waits for it; says where they are kept.
+    """Compile all kernels ahead, for example for an image, so that no query waits for them; print their folder.
 
-    They are kept once for a user and a machine. Set SPARKLOG_CACHE_DIR, here and where queries run, for another folder.
+    They are kept once per user and machine. For another folder, set SPARKLOG_CACHE_DIR, here and where queries run.
     """
     from sparklog.record.kernels.warm_up import kernel_count, kernels_folder, load_kernels
 

@@ -21,13 +21,11 @@ GroupPaths = Annotated[
     list[str],
     typer.Argument(metavar="PATH...", help="Log directories; or the path of __consumer_offsets, or of a partition."),
 ]
-History = Annotated[
-    bool, typer.Option("--history", help="Every record, oldest first, and not what the last ones say together.")
-]
+History = Annotated[bool, typer.Option("--history", help="Show every record, oldest first, not the current state.")]
 
 
 class OfCluster(StrEnum):
-    """What ``cluster`` shows."""
+    """The parts of a cluster that ``cluster`` shows."""
 
     TOPICS = "topics"
     PARTITIONS = "partitions"
@@ -40,19 +38,21 @@ class OfCluster(StrEnum):
 def groups(
     paths: GroupPaths,
     lag: Annotated[
-        bool, typer.Option("--lag", help="How far groups are behind, as kafka-consumer-groups --describe says it.")
+        bool, typer.Option("--lag", help="Show groups' lag, as kafka-consumer-groups --describe does.")
     ] = False,
-    only: Annotated[list[str] | None, typer.Option("--group", help="With --lag, only this; may be repeated.")] = None,
-    offsets: Annotated[bool, typer.Option("--offsets", help="The offsets that groups have committed.")] = False,
-    members: Annotated[bool, typer.Option("--members", help="The members of groups, and their partitions.")] = False,
+    only: Annotated[list[str] | None, typer.Option("--group", help="With --lag: only this; may be repeated.")] = None,
+    offsets: Annotated[bool, typer.Option("--offsets", help="Show the committed offsets of groups.")] = False,
+    members: Annotated[
+        bool, typer.Option("--members", help="Show the members of groups and their partitions.")
+    ] = False,
     history: History = False,
     as_json: Json = False,
     _fields: Fields = False,
 ) -> None:
     """Show consumer, share and streams groups, the offsets that they have committed, and their lag.
 
-    States are those that a broker has when it loads __consumer_offsets. The log does not tell whether a classic group
-    is in a rebalance, nor which members were alive. 'sparklog groups set' sets offsets; its --help says how.
+    States are the same as a broker's right after it loads __consumer_offsets. The log does not tell whether a classic
+    group is in a rebalance, nor which members were alive. To set offsets, see 'sparklog groups set --help'.
     """
     if members and (offsets or history):
         raise InvalidOptionError("--members shows who is in a group now: leave out --offsets and --history")
@@ -83,7 +83,7 @@ def transactions(
     history: History = False,
     hanging: Annotated[
         bool,
-        typer.Option("--hanging", help="Transactions that are open in the logs, and how long they may be; or --abort."),
+        typer.Option("--hanging", help="Show open transactions of the logs, and how long they may be open."),
     ] = False,
     abort: Annotated[
         bool, typer.Option("--abort", help="Write abort markers into the logs of a stopped broker.")
@@ -95,22 +95,22 @@ def transactions(
         int | None, typer.Option("--producer-id", min=0, help="With --abort: the producer, as --hanging shows it.")
     ] = None,
     is_all: Annotated[
-        bool, typer.Option("--all", help="With --abort: all that are open, of the path or of --partition.")
+        bool, typer.Option("--all", help="With --abort: all open ones, of the path or of --partition.")
     ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="With --abort: say what would be, and change nothing.")] = (
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="With --abort: say what would be, but change nothing.")] = (
         False
     ),
     as_json: Json = False,
     _fields: Fields = False,
 ) -> None:
-    """Show transactional ids, their producers, and the transactions that they have or had last.
+    """Show transactional ids, their producers, and their current or last transactions.
 
-    With --hanging, show the transactions that are open in logs: readers of committed records see nothing behind them.
+    With --hanging, show the transactions that are open in logs: readers of committed records see nothing after them.
     """
     if not abort and (partition is not None or producer_id is not None or is_all or dry_run):
         raise InvalidOptionError("--partition, --producer-id, --all and --dry-run say what --abort does: add it")
     if history and (hanging or abort):
-        raise InvalidOptionError("--hanging and --abort are of what is open now: leave out --history")
+        raise InvalidOptionError("--hanging and --abort are about transactions open now: leave out --history")
     if hanging or abort:
         # This loads compiled code, which other commands should not wait for.
         from sparklog.cli.work.system import WantedAbort, show_aborted, show_open
@@ -143,9 +143,9 @@ def cluster(
     as_json: Json = False,
     _fields: Fields = False,
 ) -> None:
-    """Show what a KRaft cluster consists of, by its newest snapshot and the log behind it.
+    """Show the metadata of a KRaft cluster, from its newest snapshot and the log after it.
 
-    The last records of the log may not have been agreed upon by all controllers: that is on no disk.
+    The controllers may not have agreed on the last records of the log: no disk stores whether they have.
     """
     name, shape = _OF_CLUSTER[what]
     if history:
@@ -188,7 +188,7 @@ def _show_history(path: str | Sequence[str], name: str, shape: RowShape, as_json
 
 
 def _stream(rows: Iterable[dict[str, Any]], shape: RowShape, as_json: bool) -> None:
-    """Print rows as they come, however many there are."""
+    """Print rows as they come, for any number of rows."""
     if as_json:
         render.put_rows(rows)
     else:

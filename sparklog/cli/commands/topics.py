@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 topics = typer.Typer(
     no_args_is_help=True, help="List, create, alter or delete the topics of log directories that no broker serves."
 )
-DirectoryPaths = Annotated[list[str], typer.Argument(metavar="PATH...", help="The log directories, all of them.")]
+DirectoryPaths = Annotated[list[str], typer.Argument(metavar="PATH...", help="All log directories.")]
 Topic = Annotated[str, typer.Option("--topic", help="The topic.")]
 TopicConfigs = Annotated[list[str] | None, typer.Option("--config", help="A property, name=value; may be repeated.")]
 
 
 @topics.command("list")
 def list_topics(paths: DirectoryPaths, as_json: Json = False, _fields: Fields = False) -> None:
-    """List the topics, how many partitions of each are here, and the properties that are stored for it."""
+    """List the topics, the number of partitions of each here, and the properties stored for it."""
     manager = _manager(paths)
     stored = manager.stored()
     rows = [
@@ -45,7 +45,7 @@ def list_topics(paths: DirectoryPaths, as_json: Json = False, _fields: Fields = 
 def create(
     paths: DirectoryPaths,
     topic: Topic,
-    partitions: Annotated[int, typer.Option("--partitions", min=1, help="How many it gets.")] = 1,
+    partitions: Annotated[int, typer.Option("--partitions", min=1, help="Number of partitions.")] = 1,
     config: TopicConfigs = None,
     lock_timeout_seconds: LockTimeoutSeconds = 60.0,
 ) -> None:
@@ -60,15 +60,15 @@ def alter(
     paths: DirectoryPaths,
     topic: Topic,
     partitions: Annotated[
-        int | None, typer.Option("--partitions", min=1, help="How many it is to have: more than before.")
+        int | None, typer.Option("--partitions", min=1, help="New number of partitions, more than before.")
     ] = None,
     config: TopicConfigs = None,
     delete_config: Annotated[
-        list[str] | None, typer.Option("--delete-config", help="A property that is to have its default.")
+        list[str] | None, typer.Option("--delete-config", help="A property to reset to its default.")
     ] = None,
     lock_timeout_seconds: LockTimeoutSeconds = 60.0,
 ) -> None:
-    """Change the properties of a topic, or give it more partitions: then keys go to others than before."""
+    """Change the properties of a topic, or give it more partitions: keys then go to other partitions than before."""
     changes = {**dict.fromkeys(delete_config or ()), **properties_of(config or (), "--config")}
     if partitions is None and not changes:
         raise InvalidOptionError("say what to change by --partitions, --config or --delete-config")
@@ -90,8 +90,8 @@ def delete(
 ) -> None:
     """Delete a topic with its properties and the offsets that groups have committed here. ITS RECORDS ARE GONE.
 
-    Says what would go, and asks. The folders get the names that a broker would give them, and their files go with the
-    first change of a topic after its file.delete.delay.ms.
+    Says what would go, and asks. The folders are renamed as a broker would, and their files are removed by the first
+    change of a topic after its file.delete.delay.ms.
     """
     manager = _manager(paths, lock_timeout_seconds)
     folders = manager.partitions(topic).values()

@@ -1,8 +1,8 @@
-"""The rows of commands: the fields that JSON has of a row, and the columns of the table that shows it.
+"""The rows of commands: the fields of a row in JSON, and its columns in a table.
 
 `RowShape` declares a row once. A field is a line of its name, its type in JSON and its meaning. A column is
-``name/form=TITLE@rank``: the field that it shows, the form of its text, its title, and its rank (see `Column`). The
-type of the field decides the form where none is given, and the name is the title.
+``name/form=TITLE@rank``: the field that it shows, the form of its text, its title, and its rank (see `Column`). By
+default the type of the field decides the form, and the name is the title.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ class RowShape:
     Attributes
     ----------
     of : str
-        The noun that a row is about.
+        The noun for a row, such as "a batch".
     columns : tuple of Column
-        The columns of its table; none of a row that is only JSON.
+        The columns of its table; none if the row is printed only as JSON.
     """
 
     of: str
@@ -45,14 +45,14 @@ class RowShape:
 
     @classmethod
     def parse(cls, text: str, columns: str = "") -> RowShape:
-        """Read the noun and below it the fields, one a line; and columns, with commas between them."""
+        """Parse the noun and the fields below it, one per line; and columns, separated by commas."""
         of, *lines = text.splitlines()
         declared = tuple(Field(*line.split(maxsplit=2)) for line in lines if line)
         kinds = {field.name: field.kind.removesuffix("?") for field in declared}
         return cls(of, declared, declared_columns(columns, kinds))
 
     def row(self, source: Any, **others: Any) -> dict[str, Any]:
-        """Make a row of the attributes of an object, and of other values by the names of their fields."""
+        """Make a row from the attributes of an object, and from other values by field name."""
         return {
             field.name: others[field.name] if field.name in others else getattr(source, field.name)
             for field in self.fields
@@ -60,7 +60,7 @@ class RowShape:
 
 
 def declared_columns(text: str, kinds: dict[str, str] | None = None) -> tuple[Column, ...]:
-    """Read the declarations of columns; of the fields that are no integers, ``kinds`` has the types."""
+    """Parse the declarations of columns; ``kinds`` has the types of the fields that are not integers."""
     return tuple(_column(each, kinds or {}) for each in text.split(", ") if each)
 
 
@@ -113,7 +113,7 @@ def _value(row: Row, _: str) -> str:
 
 
 def _formats(row: Row, _: str) -> str:
-    """Write magics and codecs, and after a full scan how much of the bytes each codec has."""
+    """Return magics and codecs, and after a full scan each codec's share of the bytes."""
     sizes = row.get("codec_bytes") or {}
     shares = [f"{name} {100 * size / sum(sizes.values()):.0f}%" for name, size in sizes.items()]
     codecs = shares if len(shares) > 1 else row["codecs"]
@@ -121,7 +121,7 @@ def _formats(row: Row, _: str) -> str:
 
 
 def _partitions(row: Row, name: str) -> str:
-    """Write partitions of topics: ``orders-0,1,2 events-0``."""
+    """Return partitions of topics: ``orders-0,1,2 events-0``."""
     listed = (
         f"{each.get('topic') or each.get('topic_id') or each.get('subtopology_id')}"
         f"-{','.join(map(str, each['partitions']))}"
@@ -140,7 +140,7 @@ def _endpoints(row: Row, name: str) -> str:
 
 
 def _raw(row: Row) -> str:
-    """Write a record that cannot be decoded: its bytes."""
+    """Return the bytes of a record that cannot be decoded."""
     return f"{data_text(row['raw_key'])} {data_text(row['raw_value'])}"
 
 
@@ -153,7 +153,7 @@ def _or_tombstone(row: Row, name: str) -> str:
 
 
 def _fields(row: Row, name: str) -> str:
-    """Write the fields of a record of Kafka."""
+    """Return the fields of a Kafka record as text."""
     if row["record"] is None:
         return _raw(row)
     return "tombstone" if row[name] is None else printable(row[name])
@@ -161,7 +161,7 @@ def _fields(row: Row, name: str) -> str:
 
 _RIGHT: Final = {"align": "right"}
 _FORM_OF_KIND: Final = {"integer": "number", "string": "name", "array": "list"}
-# How a cell is written, by the row and the name of its field; and how its column is laid out.
+# Forms: how to make a cell's text from the row and the name of its field, and how to lay out its column.
 _FORMS: Final[dict[str, tuple[Callable[[Row, str], str], dict[str, Any]]]] = {
     "number": (_text, _RIGHT),
     "known": (_known, _RIGHT),
@@ -211,19 +211,19 @@ FIELD_COLUMNS: Final = declared_columns("field/text, type/text, meaning/name30")
 
 
 def with_counts(columns: Sequence[Column], *, has_ratio: bool) -> list[Column]:
-    """Replace the times by the counts that a full scan makes, and what compression saves if it was measured."""
+    """Replace the times by the counts of a full scan, and add the compression ratio if it was measured."""
     kept = (column for column in columns[:-1] if column.title not in _TIMES)
     return [*kept, *_COUNTS, *(_RATIO if has_ratio else ()), columns[-1]]
 
 
 def with_bars(spans: Sequence[Row]) -> list[Row]:
-    """Add a bar to each span of time of a histogram, as long as the bytes in it."""
+    """Add a bar to each span of time of a histogram, in proportion to its bytes."""
     most = max((span["bytes"] for span in spans), default=0) or 1
     return [{**span, "bar": "█" * -(-span["bytes"] * _BAR_WIDTH // most)} for span in spans]
 
 
 def entry_columns(row: Row) -> tuple[Column, ...]:
-    """Make the columns of rows that have nothing but numbers and names."""
+    """Make the columns of rows that have only numbers and names."""
     forms = {name: "known" if isinstance(value, int) else "text" for name, value in row.items()}
     return declared_columns(
         ", ".join(f"{name}/{'time' if name == 'timestamp' else form}" for name, form in forms.items())

@@ -1,7 +1,7 @@
 """The rows that each command prints: the fields of its JSON, which ``--fields`` shows, and the columns of its tables.
 
-A test holds them against the output. A type is that of JSON; ``?`` means that it may be null. Keys and values that are
-no UTF-8 are base64, in a field with ``_base64`` behind the name.
+A test compares them with the output. Types are JSON's; ``?`` means that the value may be null. Keys and values that are
+not UTF-8 are base64, in a field with the suffix ``_base64``.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from sparklog.cli.output.system_fields import SYSTEM_ROWS
 _SCANNED: Final = """
 first_timestamp        integer?  ms since 1970, of the first batch that has a time
 max_timestamp          integer?  ms since 1970, the largest
-codecs                 array     names of codecs; without --full those at the ends of the segments
+codecs                 array     names of codecs; without --full only at the ends of the segments
 magics                 array     versions of the batch format
 batches                integer   with --full
 records                integer?  with --full; without markers, and null where wrappers do not say it
@@ -54,7 +54,7 @@ log_bytes           integer   length of all .log files
 total_bytes         integer   length of all files
 start_offset        integer?  log start offset; null where damage hides it
 end_offset          integer?  log end offset, exclusive; null where damage hides it
-last_stable_offset  integer?  null also where finding it would mean reading much"""
+last_stable_offset  integer?  null also if finding it would mean reading much"""
     + _SCANNED
     + """
 cluster_id    string?   from meta.properties
@@ -81,7 +81,7 @@ error  string?  what is damaged""",
 )
 RECORD: Final = RowShape.parse(
     """a record
-topic             string    name of the topic, or of the folder where it is no partition's
+topic             string    name of the topic, or of the folder if it is not a partition's
 partition         integer?  number of the partition
 offset            integer   offset of the record
 timestamp         integer   ms since 1970; -1 none
@@ -103,8 +103,8 @@ position          integer   byte position of its batch in the file""",
 )
 BATCH: Final = RowShape.parse(
     """a batch (--batches)
-topic              string    as of records
-partition          integer?  as of records
+topic              string    as in records
+partition          integer?  as in records
 file               string    name of the segment's file
 position           integer   byte position in the file
 base_offset        integer?  first offset; null in a damaged wrapper
@@ -113,9 +113,9 @@ record_count       integer?  null in a damaged wrapper
 size_bytes         integer   length of the batch
 magic              integer   version of the batch format
 codec              string    how it is compressed
-crc                integer   checksum that the header says
-is_valid           boolean   whether that is the checksum of the bytes
-timestamp_type     string    as of records
+crc                integer   checksum in the header
+is_valid           boolean   whether it is the checksum of the bytes
+timestamp_type     string    as in records
 max_timestamp      integer   ms since 1970; -1 none
 leader_epoch       integer   -1 in old formats
 producer_id        integer   -1 none
@@ -137,13 +137,13 @@ severity  string    error, warning or note
 code      string    kind of the finding
 path      string    the file or folder
 position  integer?  byte position in the file
-offset    integer?  offset that is expected there
+offset    integer?  offset expected there
 message   string    what is wrong""",
     "severity/text, position, offset, message/name30=WHAT",
 )
 RECOVERY: Final = RowShape.parse(
     """an action
-status  string  done; would be (--dry-run); damaged, left as it is; failed, cannot be read or written
+status  string  done; would be (--dry-run); damaged, left unchanged; failed, cannot be read or written
 path    string  the file or folder
 what    string  what was done, or what is wrong""",
     "status/text, path/name30=FILE, what/name30",
@@ -153,7 +153,7 @@ EXPORTED_RANGE: Final = RowShape.parse(
 topic         string    name of the topic
 partition     integer   number of the partition
 from          integer   first offset that was moved
-to            integer   the offset behind the last, from which the next export goes on
+to            integer   the offset after the last, where the next export continues
 rows          integer   number of records; without markers, and aborted ones by the isolation level
 log_bytes     integer   about how many bytes of log were read
 topic_id      string?   from partition.metadata
@@ -165,7 +165,7 @@ COPIED_RANGE: Final = RowShape.parse(
 topic         string    name of the topic
 partition     integer   number of the partition
 from          integer   first offset that was moved
-to            integer   the offset behind the last, from which the next copy goes on
+to            integer   the offset after the last, where the next copy continues
 rows          integer   number of records in the batches
 log_bytes     integer   bytes of the batches
 topic_id      string?   from partition.metadata
@@ -181,23 +181,23 @@ task       integer  number of the task
 topic      string   name of the topic
 partition  integer  number of the partition
 from       integer  first offset that would be moved
-to         integer  the offset behind the last
+to         integer  the offset after the last
 log_bytes  integer  about how many bytes of log would be read""",
     "task, topic/partition=PARTITION, from, to, log_bytes/size=LOG",
 )
 CLEANED_PARTITION: Final = RowShape.parse(
-    """a partition that something went from, or would (--dry-run)
+    """a partition that data was removed from, or would be (--dry-run)
 topic               string    name of the topic
 partition           integer   number of the partition
-start_offset        integer   log start offset after it
+start_offset        integer   log start offset after the cleaning
 end_offset          integer   log end offset, exclusive
 dropped_segments    integer   how many segments retention drops
-dropped_offsets     integer   by how many offsets the log start offset is raised
-dropped_bytes       integer   length of the logs of those segments
+dropped_offsets     integer   how far the log start offset is raised
+dropped_bytes       integer   length of the logs of dropped segments
 first_timestamp     integer?  ms since 1970, of the first batch that is dropped
-last_timestamp      integer?  the largest of all that is dropped
+last_timestamp      integer?  the largest of all dropped batches
 rewritten_segments  integer   how many segments were rewritten
-new_segments        integer   how many those became
+new_segments        integer   how many segments replaced them
 rewritten_bytes     integer   length of their logs before
 new_bytes           integer   and after
 removed_records     integer   how many records the rewriting left out
@@ -212,11 +212,11 @@ CUT_PARTITION: Final = RowShape.parse(
     """the partition
 topic             string   name of the topic
 partition         integer  number of the partition
-is_done           boolean  false where the answer was no, or there was nothing to cut
+is_done           boolean  false if the answer was no, or there was nothing to cut
 start_offset      integer  log start offset after the cut, or as it would be
 end_offset        integer  log end offset, exclusive
 dropped_segments  integer  how many segments go whole
-dropped_offsets   integer  how many offsets the log has less
+dropped_offsets   integer  how many offsets the log loses
 dropped_bytes     integer  by how much the logs of its segments get shorter""",
 )
 LOADED_PARTITION: Final = RowShape.parse(
@@ -233,9 +233,9 @@ PLANNED_FILE: Final = RowShape.parse(
     """a file, or some row groups of one (--dry-run)
 task        integer   number of the task
 path        string    path of the file
-rows        integer?  null where only reading the file would tell
+rows        integer?  null if only reading the file would tell
 size_bytes  integer   about how many bytes of the file would be read
-topic       string?   name of the topic; null where rows name it
+topic       string?   name of the topic; null if rows name it
 partitions  integer?  how many partitions it has, or would get""",
     "task, path/name30=FILE, rows=RECORDS, size_bytes/size=SIZE",
 )
@@ -251,8 +251,8 @@ QUERY_LAG: Final = RowShape.parse(
     """a partition
 topic       string    name of the topic
 partition   integer   number of the partition
-offset      integer?  the first offset that the query has not committed; null where it has read nothing there
-end_offset  integer?  the end of the log; null where it is gone
+offset      integer?  the first offset that the query has not committed; null if it has read nothing there
+end_offset  integer?  the end of the log; null if it is gone
 lag         integer?  offsets between the two""",
     "topic/short, partition, offset, end_offset=END, lag/known",
 )
@@ -261,7 +261,7 @@ LEDGER_PARTITION: Final = RowShape.parse(
 topic         string    name of the topic
 partition     integer   number of the partition
 from          integer   first offset that was moved
-to            integer   the offset behind the last, from which the next job goes on
+to            integer   the offset after the last, where the next job continues
 rows          integer   number of records in all
 log_bytes     integer   about how many bytes of log they were
 files         integer   number of files
@@ -277,7 +277,7 @@ LEDGER_COMMIT: Final = RowShape.parse(
     """a commit (--commits)
 number   integer  counts from 0
 job      string   what was done, such as export
-run      string   tells a run of a job from others
+run      string   id of the run of the job
 time_ms  integer  ms since 1970
 entries  integer  ranges of offsets and loaded files
 rows     integer  number of records
@@ -287,7 +287,7 @@ files    integer  files that were made, or loaded""",
 LEDGER_FILE: Final = RowShape.parse(
     """a file that was loaded
 path         string   the file
-into         string?  the topic that it was loaded into, where that was said
+into         string?  the topic that it was loaded into, if one was given
 bytes        integer  its length when it was loaded
 modified_ns  integer  its time then, ns since 1970
 rows         integer  number of records
@@ -297,8 +297,8 @@ time_ms      integer  of the commit, ms since 1970""",
 MANAGED_TOPIC: Final = RowShape.parse(
     """a topic
 topic       string   name of the topic
-partitions  integer  how many partitions of it are here
-configs     object   properties that are stored for it, by name""",
+partitions  integer  number of its partitions here
+configs     object   properties stored for it, by name""",
     "topic/name30, partitions=PARTS, configs/configs",
 )
 COPIED_TOPICS: Final = declared_columns("topic/name30, partitions=PARTS, rows=RECORDS, log_bytes/size=LOG")
@@ -331,7 +331,7 @@ ROWS: Final[dict[str, dict[str, tuple[Field, ...]]]] = {
 
 
 def rows_of_fields(command: str) -> list[dict[str, Any]]:
-    """Make a row of each field of a command's JSON."""
+    """Make a row for each field of a command's JSON."""
     return [
         {"of": of, "field": field.name, "type": field.kind, "meaning": field.meaning}
         for of, fields in ROWS[command].items()

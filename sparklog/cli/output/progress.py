@@ -1,4 +1,4 @@
-"""Shows on a terminal how far a command has come, once it takes longer than a second."""
+"""Shows a command's progress on a terminal, once it has taken longer than a second."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ Advance = Callable[[str, int], None]
 def progress(
     total: int | None, unit: Literal["bytes", "partitions", "offsets", "kernels"] = "bytes", *, is_hidden: bool = False
 ) -> Iterator[Advance]:
-    """Show a bar on stderr, where that is a terminal.
+    """Show a bar on stderr, if that is a terminal.
 
     Parameters
     ----------
     total : int or None
-        How much there is to do; None where nobody knows.
+        The amount of work in units; None if unknown.
     is_hidden : bool
-        Whether nothing is shown, since the terminal shows what the command prints.
+        Whether to show nothing, because the command's output already goes to the terminal.
 
     Yields
     ------
     callable
-        Advances the bar by a number of units, under the name of what is done now.
+        Advances the bar by a number of units, and shows the name of the current item.
     """
     bar = _bar(*_amounts(total, unit), is_hidden=is_hidden)
     task = bar.add_task("", total=total)
@@ -55,14 +55,14 @@ def progress(
 
 @contextmanager
 def job_progress(verb: str, *, has_records: bool = True) -> Iterator[Watch]:
-    """Show on stderr how far a job has come: bytes, their rate, and the time that is left.
+    """Show a job's progress on stderr: bytes, their rate, and the time that is left.
 
     Parameters
     ----------
     verb : str
-        What is done, such as "exporting".
+        The name of the work, such as "exporting".
     has_records : bool
-        Whether records are counted, too.
+        Whether to count records, too.
     """
     records = [TextColumn("{task.fields[records]:,} records")] if has_records else []
     bar = _bar(*_amounts(0, "bytes"), *records)
@@ -72,7 +72,7 @@ def job_progress(verb: str, *, has_records: bool = True) -> Iterator[Watch]:
 
 
 class _JobBar:
-    """Moves a bar as a job goes on."""
+    """Moves a bar as a job proceeds."""
 
     def __init__(self, bar: Progress, task: TaskID) -> None:
         self._bar, self._task, self._records = bar, task, 0

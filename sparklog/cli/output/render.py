@@ -28,16 +28,16 @@ _STYLES: Final = {"error": "bold red", "warning": "yellow", "note": "cyan"}
 
 
 def put_rows(rows: Iterable[Row]) -> None:
-    """Print a JSON object a row.
+    """Print one JSON object per row.
 
-    Bytes that are UTF-8 are text under their own name; others are base64 under the name with ``_base64`` behind it.
+    Bytes that are UTF-8 are text under their own name; others are base64 under the name with the suffix ``_base64``.
     """
     for row in rows:
         put_whole(json.dumps(_jsonable(row), ensure_ascii=False, separators=(",", ":")) + "\n")
 
 
 def put_whole(data: str | memoryview, *, is_raw: bool = False) -> None:
-    """Write text or bytes as they are; but raw data, a terminal gets what could move its cursor as escapes of JSON."""
+    """Write text or bytes unchanged, except that a terminal gets control characters of non-raw data as JSON escapes."""
     if sys.stdout.isatty() and not is_raw:
         data = terminal_safe(data if isinstance(data, str) else bytes(data).decode())
     if isinstance(data, str):
@@ -50,7 +50,7 @@ def put_whole(data: str | memoryview, *, is_raw: bool = False) -> None:
 
 
 def put_lines(lines: Iterable[str]) -> None:
-    """Write lines, which on a terminal are cut at its edge."""
+    """Write lines; a terminal gets them cut at its edge."""
     console = _stdout()
     for line in lines:
         if console.is_terminal and cell_len(line) > console.width:
@@ -59,19 +59,19 @@ def put_lines(lines: Iterable[str]) -> None:
 
 
 def put_texts(*lines: Text, folds: bool = False) -> None:
-    """Print lines with their styles; such as fold are broken between their words."""
+    """Print lines with their styles; with ``folds``, long lines are broken between words."""
     console = _stdout()
     for line in lines:
         console.print(line, soft_wrap=not folds)
 
 
 def flushed() -> bool:
-    """Flush the output, and tell whether somebody still reads it."""
+    """Flush the output, and return whether its reader is still there."""
     try:
         sys.stdout.flush()
         sys.stderr.flush()
     except BrokenPipeError:
-        # The rest of the output has nowhere to go. Python would try to write it when it ends, and complain.
+        # Nobody reads the rest of the output. Python would try to write it when it exits, and complain.
         for stream in (sys.stdout, sys.stderr):
             discard_output(stream)
         return False
@@ -79,12 +79,12 @@ def flushed() -> bool:
 
 
 def is_terminal() -> bool:
-    """Tell whether data goes to a terminal."""
+    """Return whether data goes to a terminal."""
     return _stdout().is_terminal
 
 
 def width() -> int:
-    """Return how wide a line of output may be."""
+    """Return the width of a line of output."""
     return _stdout().width
 
 
@@ -94,19 +94,19 @@ def say(message: str = "") -> None:
 
 
 def note(message: str) -> None:
-    """Print a line about the data; on a terminal it is broken between its words."""
+    """Print a line about the data; on a terminal it is broken between words."""
     put_texts(Text(printable(message), style="dim"), folds=True)
 
 
 def complain(kind: Literal["error", "warning", "note"], message: str, picture: str = "") -> None:
-    """Print one line on stderr, its kind first, and below it the lines of a picture, if there is one."""
+    """Print one line on stderr that begins with its kind, and below it the lines of a picture, if there is one."""
     stderr().print(Text.assemble((f"{kind}: ", _STYLES[kind]), printable(message)), soft_wrap=True)
     for line in picture.splitlines():
         stderr().print(Text(printable(line)), soft_wrap=True)
 
 
 def confirmed(question: str) -> bool:
-    """Ask on stderr, and tell whether the answer is yes; `InvalidOptionError` where nobody answers."""
+    """Ask on stderr, and return whether the answer is yes; raise `InvalidOptionError` if nobody answers."""
     stderr().print(Text(printable(f"{question} [y/N] ")), end="", soft_wrap=True)
     answer = sys.stdin.readline()
     if not answer:
@@ -149,14 +149,14 @@ def _jsonable(row: Row) -> dict[str, Any]:
 
 
 class _Console(Console):
-    """A console that raises where nobody reads its output any more; the console of rich would exit with 1."""
+    """A console that raises an error once its output is closed; the console of rich would exit with 1."""
 
     def on_broken_pipe(self) -> None:
         raise BrokenPipeError
 
 
 def stderr() -> Console:
-    """Return the console of errors and progress."""
+    """Return the console for errors and progress."""
     return _Console(stderr=True, highlight=False)
 
 

@@ -1,4 +1,4 @@
-"""The rows of commands about Kafka's internal topics; `sparklog.cli.output.fields` has the others."""
+"""The rows of commands about Kafka's internal topics; `sparklog.cli.output.fields` has all other rows."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ offset            integer?  offset that was committed
 leader_epoch      integer?  of the record before that offset
 metadata          string?   text that the client committed with it
 commit_timestamp  integer?  ms since 1970
-expire_timestamp  integer?  ms since 1970, where the client said one
+expire_timestamp  integer?  ms since 1970, if the client gave one
 topic_id          string?   of the topic
 """
 _TRANSACTION: Final = """
@@ -44,7 +44,7 @@ GROUP: Final = RowShape.parse(
     """a group
 group            string    name of the group
 type             string?   classic, consumer, share or streams
-state            string    Empty, Stable, Assigning, ...; Unknown where a record of it cannot be decoded
+state            string    Empty, Stable, Assigning, ...; Unknown if a record of it cannot be decoded
 epoch            integer?  generation of a classic group, else the group epoch
 protocol_type    string?   consumer, connect, ...
 protocol         string?   assignment protocol of a classic group
@@ -78,7 +78,7 @@ group           string    name of the group
 topic           string    name of the topic
 partition       integer   number of the partition
 current_offset  integer?  offset that was committed
-log_end_offset  integer?  end of the log; null where it is not there
+log_end_offset  integer?  end of the log; null if the log does not exist
 lag             integer?  log_end_offset less current_offset
 consumer_id     string?   id of the member that the partition is assigned
 host            string?   of that member
@@ -135,8 +135,8 @@ end_offset          integer   log end offset
 start_timestamp     integer   ms since 1970, of its first batch; -1 not known
 last_timestamp      integer   ms since 1970, of its producer's last batch
 age_ms              integer?  how long it has been open
-timeout_ms          integer?  how long it may be; null where no coordinator knows the producer
-transactional_id    string?   of the producer; null where no coordinator knows it
+timeout_ms          integer?  how long it may be open; null if no coordinator knows the producer
+transactional_id    string?   of the producer; null if no coordinator knows it
 is_coordinated      boolean   whether a coordinator knows that it is open
 is_hanging          boolean   whether no coordinator will end it, or one should have by now""",
     "topic/partition=PARTITION, producer_id/producer=PRODUCER, first_offset=FROM OFFSET, "
@@ -148,7 +148,7 @@ CLUSTER_TOPIC: Final = RowShape.parse(
 topic               string   name of the topic
 topic_id            string   id of the topic
 partitions          integer  number of partitions
-replication_factor  integer  replicas of the partition that has the most
+replication_factor  integer  number of replicas, the most of any partition
 configs             object   values that are set for the topic, by name""",
     "topic/name30, topic_id=ID@1, partitions=PARTS, replication_factor=REPLICAS, configs/configs",
 )
@@ -157,7 +157,7 @@ CLUSTER_PARTITION: Final = RowShape.parse(
 topic                     string    name of the topic
 topic_id                  string    id of the topic
 partition                 integer   number of the partition
-leader                    integer?  broker that leads it; null where none does
+leader                    integer?  broker that leads it; null if none does
 leader_epoch              integer   counts leaders
 partition_epoch           integer   counts changes
 replicas                  array     brokers
@@ -165,7 +165,7 @@ isr                       array     brokers in sync
 adding_replicas           array     brokers that a reassignment adds
 removing_replicas         array     brokers that it removes
 eligible_leader_replicas  array     brokers that may lead it though they are not in sync
-last_known_elr            array     those that were before an unclean shutdown
+last_known_elr            array     eligible leader replicas before an unclean shutdown
 leader_recovery_state     string    RECOVERED or RECOVERING
 directories               array     ids of log directories, one a replica""",
     "topic/partition=PARTITION, leader, leader_epoch=EPOCH, replicas, isr, eligible_leader_replicas=ELR@1, "
@@ -174,7 +174,7 @@ directories               array     ids of log directories, one a replica""",
 CLUSTER_CONFIG: Final = RowShape.parse(
     """a config (configs)
 resource_type  string  topic, broker, group, client-metrics
-resource_name  string  name or number; empty of all brokers
+resource_name  string  name or number; empty for all brokers
 name           string  name of the config
 value          string  value that is set""",
     "resource_type/resource=OF, name/name30, value",
@@ -186,11 +186,11 @@ broker_epoch              integer  of its registration
 incarnation_id            string?  of its process
 rack                      string?  that it is in
 fenced                    boolean  whether it serves nothing
-in_controlled_shutdown    boolean  whether it hands over what it leads
+in_controlled_shutdown    boolean  whether it hands over its leaderships
 endpoints                 array    name, host, port and security_protocol
 features                  array    name, min_version and max_version that it supports
 log_directories           array    ids
-cordoned_log_directories  array    ids of those that get no new partitions""",
+cordoned_log_directories  array    ids of log directories that get no new partitions""",
     "broker_id=BROKER, broker_epoch=EPOCH, rack@1, fenced/broker=STATE, endpoints/endpoints",
 )
 FEATURE: Final = RowShape.parse(

@@ -1,6 +1,6 @@
-"""Prints tables, which fit the terminal: what is too wide is shortened, then left out, then folded between words.
+"""Prints tables that fit the terminal: columns are shortened, then left out, then folded between words.
 
-Where data goes to a pipe or a file, every column is there and whole.
+If data goes to a pipe or a file, every column is printed whole.
 """
 
 from __future__ import annotations
@@ -29,30 +29,30 @@ _PIECES_OF_NAMES: Final = re.compile(r"[^./_-]*[./_-]+|[^./_-]+")
 
 
 def no_style(_: Row) -> str:
-    """Let a row look like any other."""
+    """Give a row no style of its own."""
     return ""
 
 
 def no_heading(_: Row) -> str:
-    """Let all rows belong together."""
+    """Put all rows under one empty heading."""
     return ""
 
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a table: its title, how its text is made from a row, and what a narrow terminal does to it.
+    """A column of a table: its title, how its text is made from a row, and how it fits a narrow terminal.
 
     Attributes
     ----------
     folded_width : int or None
-        The width to which it may be folded; None where a cell takes one line. It is folded between words; a longer word
-        than the column is wide, which is a name or a path, at its dots, dashes and slashes.
+        The width to which it may be folded; None if a cell takes one line. It is folded between words; a word longer
+        than the column is wide, such as a name or a path, is folded at its dots, dashes and slashes.
     widths : tuple of int
-        The widths to which the column may be cut, the widest first.
+        Widths to which the column may be cut, the widest first.
     cut_mark : str
-        What stands at the end of a cell that is cut.
+        The text at the end of a cell that is cut.
     rank : int
-        The column with the highest rank is left out first; those of rank 0 stay.
+        The order of leaving out: the column with the highest rank first; columns of rank 0 stay.
     """
 
     title: str
@@ -66,7 +66,7 @@ class Column:
 
 @dataclass(frozen=True)
 class _Fitted:
-    """The columns that are shown, by number, and how wide each is."""
+    """The shown columns, by number, and the width of each."""
 
     columns: Sequence[Column]
     widths: dict[int, int]
@@ -82,7 +82,7 @@ class _Fitted:
         return _GAP.join(padded).rstrip()
 
     def lines(self, cells: Sequence[str]) -> list[str]:
-        """Make the lines of a row, some of whose cells may take several."""
+        """Return the lines of a row; some of its cells may take several."""
         folded = [
             _folded(cell, self.widths[number]) if column.folded_width and number in self.widths else [cell]
             for number, (cell, column) in enumerate(zip(cells, self.columns, strict=True))
@@ -110,7 +110,7 @@ def table(
     style : callable
         Gives the style of a row's first cell.
     heading : callable
-        Gives the heading of a row, which is printed above the rows whenever it changes.
+        Gives the heading of a row; it is printed above the rows whenever it changes.
     """
     cells = [_cells(columns, row) for row in rows]
     natural = [max(map(cell_len, [column.title, *texts])) for column, *texts in zip(columns, *cells, strict=True)]
@@ -119,7 +119,7 @@ def table(
     lines = [Text(fitted.titles, style="bold")]
     for above, group in groupby(zip(rows, cells, strict=True), lambda each: printable(heading(each[0]))):
         if above:
-            # The titles stand below the first heading.
+            # The titles follow the first heading.
             lines.insert(len(lines) if len(lines) > 1 else 0, Text("\n" * (len(lines) > 1) + above, style="bold cyan"))
         for row, texts in group:
             first, *more = map(Text, fitted.lines(texts))
@@ -139,15 +139,15 @@ def show(columns: Sequence[Column], rows: Sequence[Row], *, as_json: bool) -> No
 
 
 class StreamedTable:
-    """A table that is printed piece by piece, however many rows there are; a row takes one line.
+    """A table printed piece by piece, for any number of rows; a row takes one line.
 
     Parameters
     ----------
     columns : sequence of Column
-        On a terminal the last one takes the rest of the line, and is cut there.
+        The columns; on a terminal the last one takes the rest of the line, and is cut there.
     heading : callable
         Gives the heading of a row. Whenever it changes, it is printed above the rows, with the titles, and the rows
-        that are there decide how wide the columns are.
+        passed then decide the widths of the columns.
     """
 
     def __init__(self, columns: Sequence[Column], heading: Heading) -> None:
@@ -177,12 +177,12 @@ class StreamedTable:
 
 
 def _cells(columns: Sequence[Column], row: Row) -> list[str]:
-    """Return the text of each cell of a row, whatever names and messages of others are in it."""
+    """Return the text of each cell of a row, with the control characters in it escaped."""
     return [printable(column.text(row)) for column in columns]
 
 
 def _fit(columns: Sequence[Column], natural: Sequence[int], least: Sequence[int]) -> _Fitted:
-    """Decide which columns a terminal shows, and how wide: shorten, leave out, then let others fold."""
+    """Decide which columns a terminal shows, and how wide: shorten some, then leave some out, then fold others."""
     room = render.width()
     widths = dict(enumerate(least))
     steps: list[dict[int, int]] = [
@@ -206,7 +206,7 @@ def _total(widths: dict[int, int]) -> int:
 
 
 def _folded(text: str, width: int) -> list[str]:
-    """Fold a text between its words; only where a piece of a name is longer than a line it is cut."""
+    """Fold a text between words; cut only a piece of a name that is longer than a line."""
     lines = [""]
     for word in _WORDS.findall(text):
         for piece in [word] if cell_len(word.rstrip()) <= width else _PIECES_OF_NAMES.findall(word):

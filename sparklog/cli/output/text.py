@@ -1,4 +1,4 @@
-"""Writes values for a person to read."""
+"""Formats values for people."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def time_text(timestamp: int | None) -> str:
-    """Write ms since the epoch as ISO 8601, UTC; as the number where such a date would be past the year 9999."""
+    """Return ms since the epoch as ISO 8601, UTC; as a number if the date would be after the year 9999."""
     if timestamp is None or timestamp < 0:
         return "-"
     try:
@@ -20,7 +20,7 @@ def time_text(timestamp: int | None) -> str:
 
 
 def bytes_text(count: int) -> str:
-    """Write a number of bytes with a unit."""
+    """Return a number of bytes with a unit."""
     size, units = float(count), ["B", "KiB", "MiB", "GiB", "TiB", "PiB"]
     while size >= 1024 and len(units) > 1:
         size, units = size / 1024, units[1:]
@@ -28,7 +28,7 @@ def bytes_text(count: int) -> str:
 
 
 def data_text(data: bytes | None) -> str:
-    """Write a key or a value: text where it is UTF-8, else hexadecimal; ``null``, and ``""`` for an empty one."""
+    """Return a key or a value as text if it is UTF-8, else hexadecimal; null is ``null``, an empty one ``""``."""
     if data is None:
         return "null"
     if not data:
@@ -40,17 +40,17 @@ def data_text(data: bytes | None) -> str:
 
 
 def printable(text: str) -> str:
-    """Write control characters, which could move a terminal's cursor or worse, as escapes."""
+    """Return a text with control characters, which could move a terminal's cursor or worse, as escapes."""
     if text.isprintable():
         return text
     return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
 
 
 def terminal_safe(text: str) -> str:
-    """Write characters that are not to be seen as JSON's escapes, which mean the same there; ends of lines stay."""
+    """Return JSON with invisible characters as JSON escapes, which mean the same there; ends of lines stay."""
     return "".join(each if each.isprintable() or each == "\n" else json.dumps(each)[1:-1] for each in text)
 
 
 def counted(number: int, noun: str) -> str:
-    """Write a number of things."""
+    """Return a count with its noun, such as "2 files"."""
     return f"{number:,} {noun}{'s' * (number != 1)}"

@@ -1,1 +1,1 @@
-"""Does what commands say, and makes rows of what came of it."""
+"""Carries out the commands, and makes rows of their results."""

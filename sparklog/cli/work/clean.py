@@ -1,4 +1,4 @@
-"""``clean``: runs what its options say, and makes rows of what went, or would go."""
+"""``clean``: runs the job with the command's options, and makes rows of the removed or removable data."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from sparklog.jobs.run.job import OF_ONE_PARTITION
 
 
 def clean(paths: Sequence[str], options: Mapping[str, Any], *, as_json: bool) -> bool:
-    """Clean logs, print what went, and tell whether all were cleaned; damage is said on stderr.
+    """Clean logs, print the removed data, and return whether all were cleaned; damage is reported on stderr.
 
     Parameters
     ----------
     options : mapping
-        Of `sparklog.jobs.clean.arguments.clean`.
+        The options of `sparklog.jobs.clean.arguments.clean`.
     """
     began = time.monotonic()
     try:

@@ -1,4 +1,4 @@
-"""``delete-records`` and ``truncate``: say what goes, ask, cut, and say what the log has then."""
+"""``delete-records`` and ``truncate``: print what would go, ask, cut, and print the log's new offsets."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def delete(
     asks: bool,
     as_json: bool,
 ) -> bool:
-    """Delete the records before an offset or a time, if the user wants it; tell whether the log is sound."""
+    """Delete the records before an offset or a time, if the user confirms; return whether the log is sound."""
     return _carry_out(
         path,
         lambda: plan_deletion(path, before_offset=before_offset, before_time=before_time_ms),
@@ -34,7 +34,7 @@ def delete(
 
 
 def truncate(path: str, offset: int, lock_timeout_seconds: float, *, asks: bool, as_json: bool) -> bool:
-    """Cut a log at an offset, if the user wants it; tell whether the log is sound."""
+    """Cut a log at an offset, if the user confirms; return whether the log is sound."""
     return _carry_out(path, lambda: plan_truncation(path, offset), lock_timeout_seconds, asks=asks, as_json=as_json)
 
 

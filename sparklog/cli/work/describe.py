@@ -30,7 +30,7 @@ SPANS_SHOWN_MAX: Final = 24
 
 @dataclass(frozen=True)
 class Depth:
-    """How much of each log is looked at, and what is made of it."""
+    """How much of each log is read, and which statistics are computed."""
 
     is_full: bool
     is_decompressed: bool
@@ -43,14 +43,14 @@ class Depth:
 
 @dataclass(frozen=True)
 class DescribedLogs:
-    """The partitions of some targets, the log directories that they are in, and what is stored there for topics."""
+    """The partitions of some targets, their log directories, and the topic properties stored there."""
 
     partitions: Sequence[tuple[PartitionFolder, PartitionDescription]]
     directories: Mapping[LogDirectory, DirectoryDescription]
     configs: Mapping[LogDirectory, StoredConfigs | SeglogError]
 
     def configs_of(self, topic: str, directories: Iterable[LogDirectory]) -> dict[str, str]:
-        """Return what directories have stored for a topic."""
+        """Return the properties that directories store for a topic."""
         found: dict[str, str] = {}
         for directory in directories:
             stored = self.configs[directory]
@@ -58,7 +58,7 @@ class DescribedLogs:
         return found
 
     def errors(self) -> Iterator[str]:
-        """Give what is wrong with partitions, and with what is stored for topics."""
+        """Yield the errors of partitions, and of stored topic properties."""
         yield from (str(stored) for stored in self.configs.values() if isinstance(stored, SeglogError))
         for folder, description in self.partitions:
             if description.error:
@@ -96,7 +96,7 @@ def _stored(directory: LogDirectory) -> StoredConfigs | SeglogError:
 def print_tables(
     found: DescribedLogs, rows: Sequence[dict[str, Any]], columns: Sequence[tables.Column], depth: Depth
 ) -> None:
-    """Print rows as a table, their histograms, and what is known of the log directories."""
+    """Print rows as a table, then their histograms, and the ids of the log directories."""
     if depth.is_full:
         columns = with_counts(columns, has_ratio=depth.is_decompressed)
     tables.table(columns, rows)
@@ -146,7 +146,7 @@ def topic_rows(found: DescribedLogs, depth: Depth) -> Iterator[dict[str, Any]]:
 
 
 def partition_rows(found: DescribedLogs, depth: Depth) -> Iterator[dict[str, Any]]:
-    """Make a row of each partition."""
+    """Make a row for each partition."""
     for folder, description in found.partitions:
         yield {
             "topic": folder.topic,
@@ -166,7 +166,7 @@ def partition_rows(found: DescribedLogs, depth: Depth) -> Iterator[dict[str, Any
 
 
 def segment_rows(found: DescribedLogs, depth: Depth) -> Iterator[dict[str, Any]]:
-    """Make a row of each segment."""
+    """Make a row for each segment."""
     for folder, description in found.partitions:
         for segment in description.segments:
             yield {

@@ -1,4 +1,4 @@
-"""``dump``: which logs, from where to where, how many rows and in which form; and what logs hold, where none is."""
+"""The ``dump`` command: chooses logs and ranges, prints rows in one of four formats, and explains an empty result."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ _ROWS_AT_ONCE: Final = 200
 
 @dataclass(frozen=True)
 class DumpOptions:
-    """What is dumped of a path, and how.
+    """The options of a dump: its path, the rows to print, and their format.
 
     Attributes
     ----------
     partitions : sequence of int
-        All of the path's where there is none.
+        The partitions to print; all of the path's if empty.
     limit : int or None
-        How many rows are printed at most.
+        The most rows to print.
     escapes_formulas : bool
-        Whether text of CSV gets a ' before it that a spreadsheet would take for a formula.
+        Whether CSV text that a spreadsheet would take for a formula gets a ' before it.
     """
 
     path: str
@@ -50,7 +50,7 @@ class DumpOptions:
     escapes_formulas: bool = False
 
     def file(self) -> Location | None:
-        """Find the file that the path is of; None where it is of no file."""
+        """Return the file at the path; None if the path is not a file."""
         (located,) = places_at(self.path)
         storage, path = located
         parent, name = split_path(path)
@@ -59,12 +59,12 @@ class DumpOptions:
         return located if any(entry.name == name for entry in storage.entries(parent)) else None
 
     def folders(self) -> list[PartitionFolder]:
-        """Find the partitions.
+        """Find the partitions to print.
 
         Raises
         ------
         InvalidOptionError
-            There is none that was asked for.
+            The path does not have one of the partitions.
         """
         found = logs_at(self.path).folders
         there = {folder.partition for folder in found}
@@ -78,7 +78,7 @@ class DumpOptions:
         return log.batch_span(self.wanted) if self.has_batches else log.record_span(self.wanted)
 
     def chunks(self, log: DumpedLog, start: int, end: int) -> Iterator[tuple[Chunk, int]]:
-        """Give what is wanted of a range of offsets, some at a time, and the offset after each."""
+        """Yield the wanted records or batches of a range of offsets in chunks, each with the offset after it."""
         if self.has_batches:
             for rows in _some_at_a_time(batch_rows(log, start, end)):
                 yield rows, rows[-1]["last_offset"] + 1
@@ -89,7 +89,7 @@ class DumpOptions:
 
 @dataclass
 class CountedOutput:
-    """Prints chunks, no more rows than are wanted, and counts them."""
+    """Prints chunks up to a limit of rows, and counts the rows."""
 
     printer: Printer
     limit: int | None
@@ -113,12 +113,12 @@ class CountedOutput:
 
 
 def dump(options: DumpOptions) -> None:
-    """Print what is wanted.
+    """Print the rows that the options select.
 
     Raises
     ------
     SeglogError
-        What comes before the damage, say, is printed.
+        A log is damaged, for example; the rows before the damage are printed.
     """
     file = options.file()
     if file is not None:
@@ -167,7 +167,7 @@ def _dump_entries(entries: Iterator[RowDict], options: DumpOptions) -> None:
 
 
 def _some_at_a_time(rows: Iterator[RowDict]) -> Iterator[list[RowDict]]:
-    """Gather rows; where damage ends them, those before it are given all the same."""
+    """Yield rows in lists; if damage ends them, the rows before it are still yielded."""
     gathered: list[RowDict] = []
     try:
         for row in rows:
@@ -184,12 +184,12 @@ def _some_at_a_time(rows: Iterator[RowDict]) -> Iterator[list[RowDict]]:
 
 
 def refuse_outside(logs: Sequence[DumpedLog], wanted: DumpRange) -> None:
-    """Raise unless one of the logs reaches to where the rows are to begin.
+    """Raise an error unless one of the logs reaches the begin of the wanted rows.
 
     Raises
     ------
     OffsetOutOfRangeError
-        It says what the logs hold.
+        No log reaches it; the message gives their offsets and times.
     """
     if not any(log.reaches(wanted) for log in logs):
         where = f"--offset {wanted.start_offset}"
@@ -199,7 +199,7 @@ def refuse_outside(logs: Sequence[DumpedLog], wanted: DumpRange) -> None:
 
 
 def extents(logs: Sequence[DumpedLog]) -> str:
-    """Say which offsets some logs have, and up to which times."""
+    """Return a text with the offsets and the latest times of some logs."""
     shown = [_extent(log) for log in logs[:_LOGS_SHOWN_MAX]]
     more = len(logs) - len(shown)
     return "; ".join(shown) + (f"; and {more} more" if more else "")

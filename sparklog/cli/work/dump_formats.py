@@ -1,4 +1,4 @@
-"""The forms in which ``dump`` prints: a table, JSON lines, CSV, or the values alone."""
+"""The output formats of ``dump``: a table, JSON lines, CSV, or only the values."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ Printer = Callable[[DumpedLog, Chunk], None]
 _BYTES: Final = pa.large_binary()
 _KIND_IDS: Final = array_of(np.array(list(TIMESTAMP_TYPES), np.int32))
 _KINDS: Final = array_of_texts(list(TIMESTAMP_TYPES.values()))
-# These are the same in all records of a Kafka batch, and their text is made once for it.
+# These fields are the same in all records of a Kafka batch, so their text is made once per batch.
 _OF_A_BATCH: Final = (
     "timestampType",
     "leader_epoch",
@@ -56,16 +56,16 @@ _OF_A_BATCH: Final = (
     "base_offset",
     "position",
 )
-_NO_RAW: Final = "--format raw prints the values of records: there is none of batches, and of files that are no logs"
+_NO_RAW: Final = "--format raw prints the values of records; batches, and files that are not logs, have none"
 
 
 def log_printer(form: Format, *, has_batches: bool, escapes_formulas: bool = False) -> Printer:
-    """Return what prints records of logs in a form, or batches.
+    """Return the function that prints records, or batches, in a format.
 
     Parameters
     ----------
     escapes_formulas : bool
-        Whether text of CSV gets a ' before it that a spreadsheet would take for a formula.
+        Whether CSV text that a spreadsheet would take for a formula gets a ' before it.
 
     Raises
     ------
@@ -84,7 +84,7 @@ def log_printer(form: Format, *, has_batches: bool, escapes_formulas: bool = Fal
 
 
 def entries_printer(form: Format, *, escapes_formulas: bool = False) -> Callable[[Sequence[RowDict]], None]:
-    """Return what prints the entries of a file that is no log, as `log_printer` does.
+    """Return the function that prints the entries of a file that is not a log; see `log_printer`.
 
     Raises
     ------
@@ -109,7 +109,7 @@ def _rows_printer(
 
 
 class _TableRows:
-    """Prints rows as a table, whose columns the first row may decide."""
+    """Prints rows as a table; the first row may decide its columns."""
 
     def __init__(self, columns: Callable[[RowDict], Sequence[Column]], heading: Callable[[render.Row], str]) -> None:
         self._columns = columns
@@ -123,7 +123,7 @@ class _TableRows:
 
 
 class _CsvRows:
-    """Prints rows as CSV, below their names."""
+    """Prints rows as CSV, with a header line."""
 
     def __init__(self, *, escapes_formulas: bool) -> None:
         self._escapes_formulas, self._has_names = escapes_formulas, False
@@ -145,7 +145,7 @@ class _CsvRows:
 
 
 class _CsvRecords:
-    """Prints records as CSV, below the names of JSON; columns of their own hold base64 where there is no text."""
+    """Prints records as CSV, with JSON's field names as header; bytes that are not text are in base64 columns."""
 
     def __init__(self, *, escapes_formulas: bool) -> None:
         self._escapes_formulas, self._has_names = escapes_formulas, False
@@ -185,7 +185,7 @@ def _csv_table(log: DumpedLog, batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def _put_values(_: DumpedLog, batch: pa.RecordBatch) -> None:
-    """Print the bytes of each value and the end of a line; nothing but that where there is no value."""
+    """Print each value's bytes and a newline; only the newline if the value is null."""
     values = batch.column("value").cast(_BYTES).fill_null(pieces_of(b"")[0])
     render.put_whole(octets_of(joined(values, b"\n")), is_raw=True)
 
@@ -199,19 +199,19 @@ def _file_of(row: render.Row) -> str:
 
 
 def record_lines(log: DumpedLog, batch: pa.RecordBatch) -> memoryview:
-    """Write each record as a JSON object in a line of its own.
+    """Return each record as a JSON object on its own line.
 
     Parameters
     ----------
     log : DumpedLog
-        The log of the records, which they name.
+        The log of the records; each object names it.
     batch : pyarrow.RecordBatch
-        From `sparklog.inspect.dump.record_batches`.
+        A batch from `sparklog.inspect.dump.record_batches`.
 
     Returns
     -------
     memoryview
-        UTF-8. Keys and values that are UTF-8 are text; others are base64, in a field with ``_base64`` behind its name.
+        UTF-8. Keys and values that are UTF-8 are text; others are base64, in a field with the suffix ``_base64``.
     """
     whose = json.dumps({"topic": log.topic, "partition": log.partition}, ensure_ascii=False, separators=(",", ":"))
     first, second, third = _pieces_of_batches(batch)
@@ -234,7 +234,7 @@ def record_lines(log: DumpedLog, batch: pa.RecordBatch) -> memoryview:
 
 
 def _pieces_of_batches(batch: pa.RecordBatch) -> list[pa.Array]:
-    """Write the fields that the records of a Kafka batch share: before the key, before the sequence, and behind it."""
+    """Return the text shared by the records of a Kafka batch: before the key, before the sequence, and after it."""
     columns = [numbers_of(batch.column(name)) for name in _OF_A_BATCH]
     is_first = np.zeros(batch.num_rows, bool)
     is_first[:1] = True

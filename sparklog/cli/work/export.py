@@ -1,4 +1,4 @@
-"""``export`` and ``copy``: reads what their options say, runs them, and makes rows of what was moved, or would be."""
+"""``export`` and ``copy``: parses their options, runs the jobs, and makes rows of the moved or planned ranges."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ from sparklog.topic.selection import Selection
 Summary = ExportSummary | CopySummary
 
 _NOT_SHOWN: Final = ("kind", "log_id", "end_batch")
-"""What a ledger has for the next run alone."""
+"""Fields of a ledger that only the next run needs."""
 
 
 def export(sources: Sequence[str], target: str, options: Mapping[str, Any], *, as_json: bool) -> bool:
-    """Export logs, print what was moved, and tell whether all was; damage is said on stderr.
+    """Export logs, print the moved ranges, and return whether all were moved; damage is reported on stderr.
 
     Parameters
     ----------
     options : mapping
-        Of `sparklog.jobs.export.arguments.export`.
+        The options of `sparklog.jobs.export.arguments.export`.
     """
     run = partial(run_export, sources, target, **options)
     if options["dry_run"]:
@@ -48,7 +48,7 @@ def export(sources: Sequence[str], target: str, options: Mapping[str, Any], *, a
 
 
 def copy(sources: Sequence[str], target: str, options: Mapping[str, Any], *, as_json: bool) -> bool:
-    """Copy logs, and the same; options are of `sparklog.jobs.copy.arguments.copy`."""
+    """Copy logs; otherwise like `export`, with the options of `sparklog.jobs.copy.arguments.copy`."""
     run = partial(run_copy, sources, target, **options)
     if options["dry_run"]:
         pieces = [(task.number, each.range, each.moved.log_bytes) for task in run().planned for each in task.pieces]
@@ -86,12 +86,12 @@ def _run(
 def selection_of(
     sources: Sequence[str], given: Mapping[str, Any], start: Sequence[str], end: Sequence[str]
 ) -> dict[str, Any]:
-    """Return options of a job as its arguments: partitions are ``topic:partition`` each, and it has two bounds.
+    """Return a command's options as arguments of its job: partitions and both bounds are parsed.
 
     Parameters
     ----------
     start, end : sequence of str
-        ``earliest`` or ``latest``, an offset, ``topic:partition:offset`` or a time each.
+        Bounds, each ``earliest`` or ``latest``, an offset, ``topic:partition:offset`` or a time.
     """
     options = {**given, "partitions": [partition_of(text) for text in given.get("partitions", ())]}
     source = source_of(sources, taken(Selection, options))
@@ -99,7 +99,7 @@ def selection_of(
 
 
 def renames_of(texts: Iterable[str]) -> dict[str, str]:
-    """Read topics and what they are copied to, ``old:new`` each."""
+    """Parse topics and their new names, ``old:new`` each."""
     renames: dict[str, str] = {}
     for text in texts:
         old, _, new = text.partition(":")
@@ -110,7 +110,7 @@ def renames_of(texts: Iterable[str]) -> dict[str, str]:
 
 
 def partition_of(text: str) -> TopicPartition:
-    """Read a partition as the terminal takes it."""
+    """Parse a partition, ``topic:partition``."""
     topic, _, number = text.rpartition(":")
     if not topic or not number.isdecimal():
         raise InvalidOptionError(f"--partitions {text!r} is not topic:partition, such as events:0")
@@ -142,7 +142,7 @@ def _bound(texts: Iterable[str], which: str, nowhere: str, source: LogSource) ->
 
 
 def _print_plan(pieces: Sequence[tuple[int, ReadRange, int]], damage: Sequence[SeglogError], *, as_json: bool) -> bool:
-    """Print pieces of tasks: the number of the task, the range, and about how many bytes of log it has."""
+    """Print the pieces of tasks: the task's number, the range, and its approximate bytes of log."""
     rows = [
         {
             "task": task,

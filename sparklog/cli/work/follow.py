@@ -1,4 +1,4 @@
-"""``dump --follow``: prints what is in logs, and then what is written to them, until it is interrupted."""
+"""``dump --follow``: prints the records of logs, and then new records, until interrupted."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ _LOOKED_EVERY_SECONDS: Final = 0.2
 
 
 def follow(options: DumpOptions) -> None:
-    """Print what is wanted of the logs, and go on with what comes, also in partitions that are made meanwhile.
+    """Print the rows that the options select, and then new ones, also of partitions that are created meanwhile.
 
-    It ends when so many rows are printed as are wanted, or when it is interrupted.
+    It ends when the limit of rows is reached, or when it is interrupted.
 
     Raises
     ------
     CorruptLogError
-        A log is damaged, and still so when it is read again.
+        A log is damaged, and still damaged when it is read again.
     """
     if options.file() is not None:
         raise InvalidOptionError("--follow is for a folder, and the path is that of a file")
     if options.wanted.end_offset is not None:
-        raise InvalidOptionError("--follow has no end, and --end-offset says one: give one of them")
+        raise InvalidOptionError("--follow has no end, and --end-offset sets one: give only one of them")
     refuse_outside([log_of_folder(folder) for folder in options.folders()], options.wanted)
     output = CountedOutput.of(options)
     follower = _Follower(options, output)
@@ -50,10 +50,10 @@ def follow(options: DumpOptions) -> None:
 
 
 class _Mark(NamedTuple):
-    """What tells a log from one that is made in its place.
+    """The identity of a log, which a new log in its place does not share.
 
-    A replica may be removed and fetched again, so that its folder is another one: then the topic's id, where there is
-    one, says that the records are the same.
+    A replica may be removed and fetched again, so that its folder is another one: then the topic's id, if it has one,
+    shows that the records are the same.
     """
 
     topic_id: str | None
@@ -70,13 +70,13 @@ class _Mark(NamedTuple):
 
 
 class _Follower:
-    """Where each of the logs was read to, and what they looked like then.
+    """The offset up to which each log was printed, and the state of each log then.
 
     Parameters
     ----------
     options : DumpOptions
     output : CountedOutput
-        Prints what is found.
+        Prints the rows.
     """
 
     def __init__(self, options: DumpOptions, output: CountedOutput) -> None:
@@ -89,7 +89,7 @@ class _Follower:
         self._is_first_look = True
 
     def look(self) -> None:
-        """Print what has come since the last time."""
+        """Print the rows that are new since the last look."""
         folders = self._options.folders()
         for folder in self._next.keys() - set(folders):
             render.complain("note", f"{folder.name} is gone")
@@ -103,7 +103,7 @@ class _Follower:
                 # The next look will find that the folder is gone.
                 continue
             except (CorruptLogError, DataLossError) as error:
-                # A broker may have removed or cut a file while it was read: then all is well the next time.
+                # A broker may have removed or cut a file while it was read: then the next look succeeds.
                 failure = self._next.get(folder), str(error)
                 if self._failure.get(folder) == failure:
                     raise
@@ -115,7 +115,7 @@ class _Follower:
             each.pop(folder, None)
 
     def _take(self, folder: PartitionFolder) -> None:
-        # Before the log: where that is made anew between the two, the next look finds it, and nothing is passed over.
+        # Read before the log: if a new log is made between the two, the next look notices, and no record is skipped.
         mark = _Mark.of(folder)
         if folder in self._next and mark.folder_id and not mark.is_same(self._mark[folder]):
             render.complain("warning", f"{folder.name} was deleted and made again, and is printed from its beginning")

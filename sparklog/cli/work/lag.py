@@ -1,4 +1,4 @@
-"""Rows of ``lag``: how far a query of Spark is behind the logs that it reads, by its checkpoint."""
+"""``lag``: prints how far a Spark query is behind the logs that it reads, from its checkpoint."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LOOKED_EVERY_SECONDS: Final = 2.0
 
 
 def show_lag(path: str, checkpoint: str, source: str, *, follow: bool, as_json: bool) -> None:
-    """Print how far a query is behind; with ``follow`` again every two seconds, until interrupted."""
+    """Print how far a query is behind; with ``follow``, every two seconds until interrupted."""
     logs = LiveLogs(is_committed=False)
     try:
         while True:
@@ -31,7 +31,7 @@ def show_lag(path: str, checkpoint: str, source: str, *, follow: bool, as_json: 
 
 
 def _rows(path: str, checkpoint: str, source: str, logs: LiveLogs) -> list[dict[str, Any]]:
-    """Make a row of each partition of the topics that the query reads."""
+    """Make a row for each partition of the topics that the query reads."""
     read = committed_offset(checkpoint, source)
     topics = {at.topic for at in read.offsets}
     found = logs.look(folder for folder in discover([path]).partitions if folder.topic in topics)

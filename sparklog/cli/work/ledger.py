@@ -1,4 +1,4 @@
-"""``ledger``: makes rows of what a ledger says, and of where files differ from it."""
+"""``ledger``: makes rows of a ledger's entries, and of the differences between ledger and files."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sparklog.topic.places.discovery import place_at
 
 
 def show(path: str, table: str | None, catalog: Mapping[str, str] | None, *, of_commits: bool, as_json: bool) -> None:
-    """Print what the ledger of a target says; errors as of `sparklog.jobs.ledger.read_ledger`."""
+    """Print the ledger of a target; for errors see `sparklog.jobs.ledger.read_ledger`."""
     found = _commits(path, table, catalog)
     shown: list[tuple[Sequence[tables.Column], list[dict[str, Any]]]]
     if of_commits:
@@ -34,7 +34,7 @@ def show(path: str, table: str | None, catalog: Mapping[str, str] | None, *, of_
 def verify(
     path: str, table: str | None, catalog: Mapping[str, str] | None, *, reads_files: bool, as_json: bool
 ) -> bool:
-    """Print where a folder of tables differs from its ledger; tell whether no row is lost, doubled or changed."""
+    """Print the differences between a target and its ledger; return whether no row is lost, doubled or changed."""
     from sparklog.jobs.check.ledger import verify_ledger
 
     found, is_sound = list[dict[str, Any]](), True
@@ -54,7 +54,7 @@ def verify(
 
 
 def _commits(path: str, table: str | None, catalog: Mapping[str, str] | None) -> Iterator[LedgerCommit]:
-    """Yield the commits of jobs to a target; those to a table of Delta Lake or Iceberg are in its own log."""
+    """Yield the commits of jobs to a target; a table of Delta Lake or Iceberg has them in its own log."""
     from sparklog.jobs.check.lake import find_lake
 
     lake = find_lake(*place_at(path), table, catalog)
@@ -62,7 +62,7 @@ def _commits(path: str, table: str | None, catalog: Mapping[str, str] | None) ->
 
 
 def _find(path: str) -> tuple[Storage, str]:
-    """Return where the ledger of a target is: of a folder of files, or of a log directory, or the file itself."""
+    """Return the ledger's path for a target, which is a folder of files, a log directory, or the ledger itself."""
     storage, plain = place_at(path)
     if storage.identity(plain) is not None and not storage.is_folder(plain):
         return storage, plain
@@ -83,7 +83,7 @@ def _commit_row(commit: LedgerCommit) -> dict[str, Any]:
 
 
 def _entry_rows(found: Iterator[LedgerCommit]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Make a row of each partition of each source, by what was moved of it in all, and of each file that was loaded."""
+    """Make a row for each partition of each source, with its totals over all commits, and for each loaded file."""
     partitions: dict[tuple[str, ...], dict[str, Any]] = {}
     files: dict[tuple[str, str], dict[str, Any]] = {}
     for commit in found:

@@ -1,4 +1,4 @@
-"""``load``: reads what its options say, runs it, and makes rows of what was written."""
+"""``load``: runs the job with the command's options, and makes rows of the written partitions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sparklog.jobs.load.job import PlannedPart
 
 
 def load(sources: Sequence[str], target: str, options: Mapping[str, Any], *, as_json: bool) -> None:
-    """Load files, and print what was written; options are of `sparklog.jobs.load.arguments.load`."""
+    """Load files, and print the written partitions; the options are those of `sparklog.jobs.load.arguments.load`."""
     if options["dry_run"]:
         planned = run_load(sources, target, **options)
         _print_plan(planned.planned, _passed_over(planned.skipped), as_json=as_json)

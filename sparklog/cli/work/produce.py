@@ -1,4 +1,4 @@
-"""``produce``: writes lines of the input as records, as ``kafka-console-producer`` does."""
+"""``produce``: writes each line of the input as a record, as ``kafka-console-producer`` does."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from sparklog.errors import InputFileError
 
 
 def write_lines(paths: Sequence[str], topic: str, lines: LineOptions | None) -> None:
-    """Write each line of the input as a record, and say how many there were.
+    """Write each line of the input as a record, and print the number of records.
 
     Parameters
     ----------
     lines : LineOptions or None
-        How lines are read; None for lines of JSON.
+        The form of the lines; None for JSON lines.
 
     Raises
     ------
     InputFileError
-        A line is no record; those before it are written.
+        A line is not a record; the lines before it are written.
     """
     record_of = _of_json if lines is None else lines.record
     count, failed = 0, list[BaseException]()
@@ -48,7 +48,7 @@ def write_lines(paths: Sequence[str], topic: str, lines: LineOptions | None) -> 
 
 @dataclass(frozen=True)
 class LineOptions:
-    """How lines that are no JSON are read; the options of the command, by their names."""
+    """The options for lines that are not JSON, by their names."""
 
     key_separator: str | None
     null_marker: str | None
@@ -84,7 +84,7 @@ def _of_json(line: bytes) -> dict[str, Any]:
 
 
 def _field(row: dict[str, Any], name: str) -> bytes | None:
-    """Return the bytes of a field that is text, or base64 in a field with ``_base64`` behind its name."""
+    """Return the bytes of a field: text, or base64 in a field with the suffix ``_base64``."""
     encoded = f"{name}_base64"
     if encoded in row:
         return base64.b64decode(row[encoded], validate=True)

@@ -1,4 +1,4 @@
-"""``recover``: recovers targets, and makes rows of what was done."""
+"""``recover``: recovers targets, and makes a row for each action."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _HOUR_MS = 3_600_000
 
 @dataclass
 class RecoverOutcome:
-    """The number of actions, of damaged logs that were left as they are, and of logs that cannot be read or written."""
+    """Counts actions, damaged logs that were left unchanged, and logs that cannot be read or written."""
 
     actions: int = 0
     damaged: int = 0
@@ -40,7 +40,7 @@ def recover_rows(
     drop_cut: bool,
     dry_run: bool,
 ) -> Iterator[dict[str, Any]]:
-    """Recover targets, one log directory after another; give a row for each action, and count them in ``outcome``."""
+    """Recover targets, one log directory after another; yield a row for each action, and count them in ``outcome``."""
     options = RecoverOptions(
         LogConfig(), int(staged_hours * _HOUR_MS), truncate=truncate, drop_cut=drop_cut, dry_run=dry_run
     )

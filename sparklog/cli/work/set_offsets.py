@@ -1,4 +1,4 @@
-"""``groups set``: reads what its options say, sets the offsets, and prints them."""
+"""``groups set``: parses its options, sets the offsets, and prints them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sparklog.topic.internal.set_offsets import Goal, OffsetRequest, set_group_o
 
 @dataclass(frozen=True)
 class WantedOffsets:
-    """The options of the command, by their names."""
+    """The options of ``groups set``, by their names."""
 
     group: str
     topics: Sequence[str] = ()
@@ -32,7 +32,7 @@ class WantedOffsets:
     offsets_partitions: int | None = None
 
     def request(self) -> OffsetRequest:
-        """Return what is to be set; raise `InvalidOptionError` unless exactly one option says where to."""
+        """Return the request; raise `InvalidOptionError` unless exactly one option gives the new offsets."""
         goal = self._goal()
         if bool(self.topics) + self.all_topics + (goal.offsets is not None) != 1:
             raise InvalidOptionError("say whose offsets to set by one of --topic, --all-topics and --from-file")
@@ -65,7 +65,7 @@ class WantedOffsets:
 
 
 def show_changes(paths: Sequence[str], wanted: WantedOffsets, *, executes: bool, as_json: bool) -> None:
-    """Set offsets, or with ``executes`` false only say what would be set; print each."""
+    """Set offsets, or only compute them if ``executes`` is false; print each."""
     done = set_group_offsets(paths, wanted.request(), executes=executes)
     rows = [
         NEW_OFFSET.row(
@@ -85,7 +85,7 @@ def show_changes(paths: Sequence[str], wanted: WantedOffsets, *, executes: bool,
 
 
 def _topics(texts: Iterable[str]) -> dict[str, tuple[int, ...]]:
-    """Read topics and partitions of topics, ``orders`` or ``orders:0,1`` each."""
+    """Parse topics and partitions of topics, ``orders`` or ``orders:0,1`` each."""
     topics: dict[str, tuple[int, ...]] = {}
     for text in texts:
         topic, colon, listed = text.partition(":")
@@ -98,7 +98,7 @@ def _topics(texts: Iterable[str]) -> dict[str, tuple[int, ...]]:
 
 
 def _offsets_of(path: str) -> dict[TopicPartition, int]:
-    """Read a file of ``topic,partition,offset`` lines, as ``kafka-consumer-groups --export`` writes it of one group."""
+    """Read a file of ``topic,partition,offset`` lines, as ``kafka-consumer-groups --export`` writes for one group."""
     (data,) = read_files(path, "--from-file", lambda _: False).values()
     offsets: dict[TopicPartition, int] = {}
     for number, row in enumerate(csv.reader(data.decode(errors="replace").splitlines()), 1):

@@ -1,4 +1,4 @@
-"""``groups``, ``transactions`` and ``cluster``: makes rows of internal topics, and aborts open transactions."""
+"""``groups``, ``transactions`` and ``cluster``: makes rows from internal topics, and aborts open transactions."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from sparklog.topic.transactions.hanging import AbortRequest, OpenTransaction, a
 
 
 def lag_rows(paths: Sequence[str], groups: Sequence[str]) -> list[dict[str, Any]]:
-    """Make the rows of the lag of groups; parameters and errors as of `sparklog.topic.internal.lag.lag`."""
+    """Make the rows of the lag of groups; for parameters and errors see `sparklog.topic.internal.lag.lag`."""
     rows: list[dict[str, Any]] = lag(paths, groups).to_pylist()
     return rows
 
 
 def rows_of(path: str | Sequence[str], name: str, *, history: bool = False) -> Iterator[dict[str, Any]]:
-    """Yield the rows of a view as the commands print them: times are ms since 1970, maps are objects."""
+    """Yield the rows of a view in the form that commands print: times as ms since 1970, maps as objects."""
     for batch in views.batches(path, name, history=history):
         columns = [_plain(batch.column(number), field.type) for number, field in enumerate(batch.schema)]
         for values in zip(*columns, strict=True):
@@ -41,7 +41,7 @@ def _plain(column: pa.Array, kind: pa.DataType) -> list[Any]:
 
 @dataclass(frozen=True)
 class WantedAbort:
-    """The options of an abort, by their names."""
+    """The options of ``transactions --abort``, by their names."""
 
     partition: str | None = None
     producer_id: int | None = None
@@ -56,7 +56,7 @@ class WantedAbort:
 
 
 def show_open(path: str, *, as_json: bool) -> None:
-    """Print the transactions that are open."""
+    """Print open transactions."""
     now_ms = wall_clock_ms()
     rows = [_row(each, "open", now_ms) for each in open_transactions([path])]
     tables.show(OPEN_TRANSACTION.columns, rows, as_json=as_json)
@@ -66,7 +66,7 @@ def show_open(path: str, *, as_json: bool) -> None:
 
 
 def show_aborted(path: str, wanted: WantedAbort, *, as_json: bool) -> None:
-    """Abort transactions, or in a dry run only say which; print each."""
+    """Abort transactions, or in a dry run only list them; print each."""
     now_ms = wall_clock_ms()
     done = abort_transactions([path], wanted.request(), now_ms, executes=not wanted.dry_run)
     status = "would be aborted" if wanted.dry_run else "aborted"

@@ -1,4 +1,4 @@
-"""``verify``: verifies targets, and makes rows of the findings."""
+"""``verify``: verifies targets, and makes a row for each finding."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FINDINGS_SHOWN_MAX: Final = 500
 
 @dataclass
 class VerifyOutcome:
-    """The number of findings by severity, and how much was verified; shows that with ``bar`` while it is counted."""
+    """Counts findings by severity, and the verified amount, which ``bar`` shows meanwhile."""
 
     bar: Watch
     counts: Counter[Severity] = field(default_factory=Counter)
@@ -51,10 +51,10 @@ class VerifyOutcome:
 def findings(
     targets: Sequence[NamedLogs], outcome: VerifyOutcome, processes: int | None, absent: str | None = None
 ) -> Iterator[dict[str, Any]]:
-    """Verify targets one after another, and the partitions of each side by side.
+    """Verify targets one after another, and the partitions of each target in parallel.
 
-    Gives a row for each finding, and counts them in ``outcome``. Where a file of keys is given, every file is searched
-    for them, too.
+    Yields a row for each finding, and counts them in ``outcome``. If a file of keys is given, every file is also
+    searched for them.
     """
     outcome.partitions = sum(len(target.folders) for target in targets)
     runner = runner_of(processes, None)
@@ -65,7 +65,7 @@ def findings(
 
 
 def report(rows: list[dict[str, Any]], outcome: VerifyOutcome) -> None:
-    """Print findings as a table, file by file, the worst first, and a line that sums them up."""
+    """Print findings as a table, file by file with the worst first, and a summary line."""
     severities = [severity.value for severity in Severity]
     worst: dict[str, int] = {}
     for row in rows:
@@ -84,7 +84,7 @@ def report(rows: list[dict[str, Any]], outcome: VerifyOutcome) -> None:
 
 
 def as_json_row(row: dict[str, Any]) -> dict[str, Any]:
-    """Return a row without the field that only tables show."""
+    """Return a row without the field that only tables use."""
     return {name: value for name, value in row.items() if name != "file"}
 
 
@@ -93,7 +93,7 @@ def _row(finding: Finding, targets: Sequence[NamedLogs]) -> dict[str, Any]:
 
 
 def _short(path: str, targets: Sequence[NamedLogs]) -> str:
-    """Name a file relative to its target."""
+    """Return a file's path relative to its target."""
     for target in targets:
         for folder in (target.path, split_path(target.path)[0]):
             if path.startswith(f"{folder}/"):

@@ -1,4 +1,4 @@
-"""Arrow's types where Spark has none that is as narrow, and headers as Spark's maps."""
+"""Widens Arrow types that Spark does not have, and turns headers into Spark's maps."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _WIDER: Final = MappingProxyType(
 
 
 def widened(kind: pa.DataType) -> pa.DataType:
-    """Return a type with its parts as wide as Spark needs them.
+    """Return a type, with its nested types, as wide as Spark needs it.
 
     Parameters
     ----------
@@ -34,7 +34,7 @@ def widened(kind: pa.DataType) -> pa.DataType:
     Returns
     -------
     pyarrow.DataType
-        The same, where Spark has such a type, or has none that is wider either.
+        The same type if Spark has it, or has no wider one either.
     """
     if pa.types.is_struct(kind):
         return pa.struct([each.with_type(widened(each.type)) for each in kind])
@@ -46,12 +46,12 @@ def widened(kind: pa.DataType) -> pa.DataType:
 
 
 def headers_map(headers: pa.ListArray) -> pa.MapArray:
-    """Make maps of the headers of records; of headers with the same name the last counts.
+    """Turn the headers of records into maps; of headers with the same name the last one counts.
 
     Parameters
     ----------
     headers : pyarrow.ListArray of struct<key: string, value: binary>, length n_records
-        Null where a record has none.
+        The headers; null if a record has none.
 
     Returns
     -------
@@ -72,7 +72,7 @@ def headers_map(headers: pa.ListArray) -> pa.MapArray:
 
 
 def _last_of_each(rows: np.ndarray, names: pa.Array) -> np.ndarray:
-    """Return the places of the last header of each name in each row, ascending."""
+    """Return the positions of the last header of each name in each row, ascending."""
     encoded = names.dictionary_encode()
     codes = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
     marks = rows * max(len(encoded.dictionary), 1) + codes

@@ -1,4 +1,4 @@
-"""Bounds on the work that an option may ask of the driver: a wrong number is an error, and not a driver that hangs."""
+"""Limits the work that an option may cause on the driver: a wrong number is an error, and the driver does not hang."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from typing import Final
 from sparklog.errors import InvalidOptionError
 
 TASKS_MAX: Final = 100_000
-"""The most tasks of a read. Each costs memory of Spark's driver, and some tens of ms of a Python worker."""
+"""The most tasks of a read. Each costs memory in Spark's driver, and some tens of ms in a Python worker."""
 
 NEW_PARTITIONS_MAX: Final = 1_000_000
-"""The most partitions of a topic that a write makes; a folder is made for each at once."""
+"""The most partitions that a write creates for a topic. It creates a folder for each at once."""
 
 MATCH_SECONDS_MAX: Final = 10.0
-"""How long it may take to match a pattern with the names of topics. A sound pattern takes microseconds."""
+"""The time limit for matching a pattern with the names of topics. A sound pattern takes microseconds."""
 
 
 @contextmanager
 def match_time(name: str, pattern: str) -> Iterator[None]:
-    """Bound the time of a block that matches a regular expression, which may backtrack for longer than anybody waits.
+    """Limit the time of a block that matches a regular expression, which may backtrack almost without end.
 
-    The matcher looks for signals, and Python hears them in the main thread, which plans are made in. In other threads
-    the time is not bounded.
+    The matcher checks for signals, and Python handles them in the main thread, which makes the plans. In other threads
+    the time is not limited.
 
     Raises
     ------

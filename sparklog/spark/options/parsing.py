@@ -1,4 +1,4 @@
-"""Reads the text of options as Spark hands it over: names in any case, values as text."""
+"""Parses options as Spark passes them: names in any case, values as text."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ NO_PATH_TO_WRITE: Final = (
 
 
 def read_declared(declaring: Any, given: Mapping[str, str]) -> dict[str, Any]:
-    """Read the options that a dataclass declares and that are given.
+    """Parse the given options that a dataclass declares.
 
     Parameters
     ----------
     declaring : dataclass
-        Its options are declared with `sparklog.log.properties.option`.
+        The dataclass, with options declared by `sparklog.log.properties.option`.
     given : mapping of str to str
-        Names in lower case.
+        The given options, names in lower case.
 
     Returns
     -------
@@ -53,18 +53,18 @@ def declared_names(declaring: Any) -> list[str]:
 
 
 def refuse_unknown(given: Iterable[str], known: Mapping[str, str], where: str, listed: Iterable[str]) -> None:
-    """Refuse a name that no option has.
+    """Raise `InvalidOptionError` for a name that no option has.
 
     Parameters
     ----------
     given : iterable of str
         Names in lower case.
     known : mapping of str to str
-        Every name in lower case, and as it is spelled.
+        The known names: in lower case, and as they are spelled.
     where : str
-        What the options are of, for the message.
+        The operation that the options belong to, for the message.
     listed : iterable of str
-        The names to list where none is close to the unknown one.
+        The names to list if none is close to the unknown one.
     """
     for name in given:
         if name not in known:
@@ -73,7 +73,7 @@ def refuse_unknown(given: Iterable[str], known: Mapping[str, str], where: str, l
 
 
 def in_lower_case(given: Mapping[str, str], aliases: Mapping[str, str]) -> dict[str, str]:
-    """Return options by names in lower case, the values of aliases also under the names that these stand for.
+    """Return options by names in lower case; an alias also sets the option that it stands for.
 
     Raises
     ------
@@ -94,16 +94,16 @@ def location(name: str, text: str) -> Location:
 
 
 def location_or_none(name: str, text: str) -> Location | None:
-    """Read a path that may be given by another option instead, and then is none here."""
+    """Read a path; None if the text is blank, since another option may give the path."""
     return location(name, text) if text.strip() else None
 
 
 def integer(text: str) -> int | None:
-    """Read a whole number of 64 bits; None where the text is not one."""
+    """Read a whole number of 64 bits; None if the text is not one."""
     number = int(text) if re.fullmatch(r"\s*[+-]?[0-9]{1,19}\s*", text) else None
     return number if number is not None and is_long(number) else None
 
 
 def is_long(number: int) -> bool:
-    """Tell whether a number fits 64 bits."""
+    """Return whether a number fits 64 bits."""
     return -LONG_MAX - 1 <= number <= LONG_MAX

@@ -1,7 +1,7 @@
-"""Declares the options of a read, and reads and checks them; no other module does.
+"""Declares, parses and checks the options of a read; no other module does.
 
-Names, JSON forms, precedence and messages are those of Spark's own Kafka connector, so that a query needs a new format
-name and a path, and nothing else. An option that only makes sense with a broker is accepted with a warning.
+Names, JSON forms, precedence and messages are the same as in Spark's own Kafka connector, so that a query needs only a
+new format name and a path. An option that only makes sense with a broker is accepted with a warning.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ BROKER_ONLY: Final = (
 )
 ALIASES: Final = {"kafka.isolation.level": "isolationLevel"}
 KAFKA_PREFIX: Final = "kafka."
-# The first of each row that is given counts.
+# In each row, the first given option counts.
 PRECEDENCE: Final = (
     ("startingTimestamp", "startingOffsetsByTimestamp", "startingOffsetsByGroup", "startingOffsets"),
     ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsetsByGroup", "endingOffsets"),
@@ -78,7 +78,7 @@ _ENDINGS: Final = {
     "endingOffsetsByGroup": "ending offset",
     "endingOffsets": "ending offset",
 }
-# Options of a write alone; `sparklog.spark.options.write` declares them, and takes long to import.
+# Options that only a write has; `sparklog.spark.options.write` declares them, but takes long to import.
 WRITE_ONLY: Final = (
     "topic",
     "numPartitions",
@@ -91,7 +91,7 @@ WRITE_ONLY: Final = (
     "lockTimeoutMs",
     "reportPath",
 )
-# What Spark adds to the options of a table in its catalog.
+# Options that Spark adds for a table in its catalog.
 _TABLE_PROPERTIES: Final = frozenset({"provider", "owner", "location", "external", "comment", "is_managed_location"})
 
 
@@ -113,7 +113,7 @@ _DECODING: Final[dict[str, dict[str, Any]]] = {
 
 
 def decoding_option(column: str, name: str) -> Any:
-    """Declare one of the options that say how a column, key or value, is decoded."""
+    """Declare one of the options for decoding a column, key or value."""
     declared = _DECODING[name]
     default = None if "kind" in declared else ""
     return option(column + name, default, **declared | {"doc": declared["doc"].format(column)})
@@ -121,7 +121,7 @@ def decoding_option(column: str, name: str) -> Any:
 
 @dataclass(frozen=True)
 class SeglogOptions:
-    """The options that a user gave for a read. Made by `parse`."""
+    """The options of a read, made by `parse`."""
 
     path: Location | None = option(  # noqa: RUF009 - a field, like the others
         "path",
@@ -331,17 +331,17 @@ class SeglogOptions:
 
     @classmethod
     def parse(cls, given: Mapping[str, str]) -> Self:
-        """Read options as Spark hands them over.
+        """Parse options as Spark passes them.
 
         Parameters
         ----------
         given : mapping of str to str
-            Names in any case.
+            The given options, names in any case.
 
         Raises
         ------
         InvalidOptionError
-            An option is unknown, malformed or contradicts another, or there is no path.
+            An option is unknown, malformed or contradicts another, or the path is missing.
         """
         given = in_lower_case(given, ALIASES)
         if "provider" in given:
@@ -363,12 +363,12 @@ class SeglogOptions:
 
     @classmethod
     def parse_stream(cls, given: Mapping[str, str]) -> Self:
-        """Read the options of a stream, which begins at the end of the logs where it is not told otherwise.
+        """Parse the options of a stream, which by default begins at the end of the logs.
 
         Raises
         ------
         InvalidOptionError
-            As of `parse`; or an end is given.
+            See `parse`; or an end is given.
         """
         options = cls.parse(given)
         names = {name.lower() for name in given}
@@ -384,13 +384,13 @@ class SeglogOptions:
 
     @property
     def has_limits(self) -> bool:
-        """Whether a trigger of a stream may read less than there is."""
+        """Whether an option limits how much a stream's trigger reads."""
         limits = (self.max_offsets_per_trigger, self.min_offsets_per_trigger, self.max_bytes_per_trigger)
         return any(limit is not None for limit in limits)
 
     @property
     def selection(self) -> Selection:
-        """The partitions that are asked for, as yet without the bounds of the read and ``excludePattern``."""
+        """The partitions that the options select, before ``excludePattern`` and the bounds of the read."""
         assigned = tuple(TopicPartition(topic, n) for topic, numbers in (self.assign or {}).items() for n in numbers)
         return Selection(self.subscribe, self.subscribe_pattern, assigned)
 
@@ -400,7 +400,7 @@ class SeglogOptions:
 
     @property
     def starting(self) -> OffsetSpec:
-        """Where the read begins. A time goes before times for each partition, then a group, then offsets."""
+        """Where the read begins. A time takes precedence over times per partition, then a group, then offsets."""
         return bound_of(self.starting_timestamp, self.starting_times, self.starting_group, self.starting_offsets)
 
     @property
@@ -410,7 +410,7 @@ class SeglogOptions:
 
     @property
     def forms(self) -> dict[str, ValueForm]:
-        """How the key and the value are decoded, where that is said."""
+        """The decoding of the key and the value, if options give one."""
         key = ValueForm(self.key_format, self.key_schema, self.key_wire, self.key_schema_id, self.key_message)
         value = ValueForm(
             self.value_format, self.value_schema, self.value_wire, self.value_schema_id, self.value_message
@@ -436,7 +436,7 @@ class SeglogOptions:
 
 
 def _refuse_of_write(given: Mapping[str, str]) -> None:
-    """Refuse options that only a write has, such as the topic that a view is made with."""
+    """Refuse options that only a write has, such as ``topic``, also in the definition of a SQL view."""
     for name in WRITE_ONLY:
         if name.lower() in given:
             instead = "; to read one topic, set subscribe to its name" if name == "topic" else ""

@@ -1,4 +1,4 @@
-"""The columns as Spark sees them: those of the connector, in its order, and those that are read by name only."""
+"""The columns in Spark: the connector's, in its order, and others that are read only by name."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from sparklog.errors import InvalidOptionError, did_you_mean
 
 HEADERS: Final = "headers"
 TEXT_COLUMNS: Final = ("key", "value")
-"""Binary columns that a user schema may declare as string: their bytes are then checked to be UTF-8."""
+"""Binary columns that a user's schema may declare as string; then their bytes must be UTF-8."""
 
 _HEADERS_TYPE = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
 
@@ -64,23 +64,23 @@ _NULL_COLUMNS = ("key", "value", HEADERS)
 def source_schema(
     columns: Sequence[str], *, include_headers: bool, types: Mapping[str, DataType] = COLUMNS
 ) -> StructType:
-    """Return the schema of a read where the user gives none.
+    """Return the schema of a read for which the user gives none.
 
     Parameters
     ----------
     columns : sequence of str
-        Of the option ``columns``; empty for the connector's own.
+        The option ``columns``; empty for the connector's columns.
     include_headers : bool
-        Whether ``headers`` comes behind the connector's columns.
+        Whether ``headers`` follows the connector's columns.
     types : mapping of str to DataType
-        Of every column that can be read.
+        The type of every column that can be read.
     """
     names = columns or [*CONNECTOR_COLUMNS, *([HEADERS] if include_headers else [])]
     return StructType([StructField(name, types[name]) for name in check_columns(names)])
 
 
 def check_columns(names: Sequence[str]) -> Sequence[str]:
-    """Return the names if each is that of a column, and none is there twice."""
+    """Return the names, if each is the name of a column and none is repeated."""
     for name in names:
         if name not in COLUMNS:
             folded = {column.lower(): column for column in COLUMNS}
@@ -88,17 +88,17 @@ def check_columns(names: Sequence[str]) -> Sequence[str]:
             raise InvalidOptionError(f"no column {name!r}: {hint}")
     if len(set(names)) < len(names):
         twice = next(name for name in names if list(names).count(name) > 1)
-        raise InvalidOptionError(f"column {twice!r} is asked for twice")
+        raise InvalidOptionError(f"column {twice!r} is given twice")
     return names
 
 
 def check_schema(schema: StructType, types: Mapping[str, DataType] = COLUMNS) -> StructType:
-    """Return a user's schema if it is a choice of the columns, in any order, with their types.
+    """Return a user's schema if it has only known columns, in any order, with their types.
 
     Raises
     ------
     InvalidOptionError
-        Naming the column, and the type that it has; or there is no column.
+        A column is unknown or has another type, and the error names both; or the schema has no column.
     """
     refuse_empty(schema)
     check_columns(schema.fieldNames())
@@ -116,13 +116,13 @@ def check_schema(schema: StructType, types: Mapping[str, DataType] = COLUMNS) ->
 
 
 def refuse_empty(schema: StructType) -> None:
-    """Raise `InvalidOptionError` for a schema of no column: Spark would count no rows, since no column has any."""
+    """Raise `InvalidOptionError` for a schema without columns: Spark would count no rows, since no column has any."""
     if not schema.fields:
         raise InvalidOptionError("the schema has no column: name one, such as offset to count the records")
 
 
 def _also(field: StructField, right: DataType) -> str:
-    """Say which other types the column of a user's schema could have."""
+    """Return the part of a message that names the other types that a column could have."""
     if field.name == HEADERS and isinstance(field.dataType, MapType):
         return " (or map<string,binary> with headersAsMap)"
     if field.name not in TEXT_COLUMNS:
@@ -141,12 +141,12 @@ _WRITTEN: Final[dict[str, str]] = {
 
 
 def check_written(schema: StructType) -> list[str]:
-    """Return the names of the columns of a write that mean something; others are passed over, as by the connector.
+    """Return the names of the columns that a write uses; it ignores others, as the connector does.
 
     Raises
     ------
     InvalidOptionError
-        ``value`` is not there, a column is there twice, or one is of a type that cannot be written.
+        ``value`` is missing, a column is repeated, or one has a type that cannot be written.
     """
     for name in _WRITTEN:
         types = [field.dataType.simpleString() for field in schema.fields if field.name == name]
@@ -168,7 +168,7 @@ def check_written(schema: StructType) -> list[str]:
 
 
 def _cast_hint(name: str, kind: DataType) -> str:
-    """Name the expression that makes a column of the type that is written, where Spark has one that means the same."""
+    """Return a hint: the expression that gives a column the type to write, if Spark has one with the same meaning."""
     if name == "timestamp" and isinstance(kind, TimestampNTZType | StringType | DateType):
         cast = "CAST(timestamp AS TIMESTAMP)"
     elif name == "timestamp" and isinstance(kind, LongType):
@@ -187,7 +187,7 @@ def _cast_hint(name: str, kind: DataType) -> str:
 
 
 def _pairs(kind: DataType) -> str:
-    """Name the expression that makes pairs of headers: of texts that are pairs already, or of a map of texts."""
+    """Return the expression that makes header pairs from pairs of strings, or from a map of strings."""
     if isinstance(kind, MapType):
         return "map_entries(headers)" if {type(kind.keyType), type(kind.valueType)} <= _TEXTS else ""
     if isinstance(kind, ArrayType) and isinstance(kind.elementType, StructType) and len(kind.elementType.fields) == 2:

@@ -1,4 +1,4 @@
-"""Reads the values of the options of a read: paths, topics, offsets, times and columns, in the connector's forms."""
+"""Parses the values of a read's options: paths, topics, offsets, times and columns, in the connector's forms."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ LATEST: Final = -1
 """An offset in JSON that stands for the end of the log."""
 
 EARLIEST: Final = -2
-"""An offset in JSON that stands for its start."""
+"""An offset in JSON that stands for the start of the log."""
 
 OFFSETS_FORM: Final = '{"topicA":{"0":23,"1":-1},"topicB":{"0":-2}}'
 TIMES_FORM: Final = (
-    '{"topicA": {"0": 123456789, "1": 123456789}, "topicB": {"0": 123456789, "1": 123456789}}'  # as the connector's
+    '{"topicA": {"0": 123456789, "1": 123456789}, "topicB": {"0": 123456789, "1": 123456789}}'  # the connector's own
 )
 _TIME_FORMS: Final = "ms since the epoch, as 1772442000000, or ISO 8601, as 2026-03-02T09:00:00Z"
 PARTITIONS_FORM: Final = '{"topicA":[0,1],"topicB":[0,1]}'
@@ -32,16 +32,16 @@ PARTITIONS_FORM: Final = '{"topicA":[0,1],"topicB":[0,1]}'
 
 @dataclass(frozen=True)
 class OffsetSpec:
-    """Where a read begins or ends: the first attribute that is not None says it, and ``word`` where all others are.
+    """The begin or the end of a read: the first attribute that is not None, or ``word`` if all others are.
 
     Attributes
     ----------
     time : int, optional
-        ms since the epoch, for every partition.
+        A time for every partition, ms since the epoch.
     times : mapping, optional
-        The same for each partition.
+        A time for each partition, ms since the epoch.
     group : str, optional
-        The consumer group whose committed offsets it is.
+        The consumer group whose committed offsets are used.
     offsets : mapping, optional
         An offset for each partition, which may be `LATEST` or `EARLIEST`.
     word : str
@@ -56,7 +56,7 @@ class OffsetSpec:
 
 
 class ValueForm(NamedTuple):
-    """How keys or values are decoded, as a user says it; `sparklog.values.spec.parse_decoder` says what it means."""
+    """The decoding of keys or values, as the user gives it; `sparklog.values.spec.parse_decoder` interprets it."""
 
     format: str
     schema: str
@@ -167,7 +167,7 @@ def parse_times(name: str, text: str) -> dict[TopicPartition, int]:
 def _by_partition(
     name: str, text: str, form: str, hint: str = "", read_text: Callable[[str], int | None] = lambda _: None
 ) -> dict[TopicPartition, int]:
-    """Read a number for each partition; ``read_text`` reads one that is not a number in JSON."""
+    """Read a number for each partition; ``read_text`` reads a value that is a JSON string."""
     found = _json(name, text)
     if not isinstance(found, dict):
         raise InvalidOptionError(f"Expected e.g. {form}, got {shown(text)}{hint}")

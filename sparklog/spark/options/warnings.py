@@ -1,4 +1,4 @@
-"""Warns of options of a read that have no effect beside the others, or without a broker."""
+"""Warns about options of a read that have no effect, because of other options or without a broker."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ STREAM_ONLY: Final = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTrigge
 
 
 def warn_batch(given: Mapping[str, str], columns: Collection[str]) -> None:
-    """Warn of each option that has no effect on a batch read of some columns, by its own name."""
+    """Warn about each option, by its name, that has no effect on a batch read of these columns."""
     lower = {name.lower(): text for name, text in given.items()}
     for name, reason in _without_effect(lower, columns):
         _log.warning("the option %s does nothing here: %s", name, reason)
@@ -29,7 +29,7 @@ def warn_batch(given: Mapping[str, str], columns: Collection[str]) -> None:
 
 
 def _without_effect(given: Mapping[str, str], columns: Collection[str]) -> Iterator[tuple[str, str]]:
-    """Yield the given options that have no effect beside the others, and why; ``given`` has names in lower case."""
+    """Yield given options that have no effect because of others, and the reason; ``given`` has names in lower case."""
     for precedence in PRECEDENCE:
         there = [name for name in precedence if name.lower() in given]
         for name in there[1:]:

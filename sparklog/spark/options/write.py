@@ -1,6 +1,6 @@
-"""The options of a write: declared once, parsed once from what Spark hands over, and checked here and nowhere else.
+"""Declares, parses and checks the options of a write; no other module does.
 
-Beside those declared here, a write takes the topic properties of `sparklog.log.config`, under Kafka's own names.
+Besides the options declared here, a write takes the topic properties of `sparklog.log.config`, under Kafka's own names.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from sparklog.topic.write.txn_versions import TxnVersion
 _log = logging.getLogger("sparklog")
 
 _KAFKA_PREFIX: Final = "kafka."
-# Producer's options of Spark's Kafka sink that mean the same here.
+# Producer options of Spark's Kafka sink that mean the same here.
 _ALIASES: Final = {
     "kafka.batch.size": "batch.size",
     "kafka.compression.type": "compression.type",
@@ -72,7 +72,7 @@ def _partitioner(_: str, given: str) -> str:
 
 @dataclass(frozen=True)
 class WriteOptions:
-    """The options that a user gave for a write. Made by `parse`."""
+    """The options of a write, made by `parse`."""
 
     path: Location = option(  # noqa: RUF009 - a field, like the others
         "path",
@@ -156,17 +156,17 @@ class WriteOptions:
 
     @classmethod
     def parse(cls, given: Mapping[str, str]) -> Self:
-        """Read options as Spark hands them over, and warn of those that have no effect.
+        """Parse options as Spark passes them, and warn about options without effect.
 
         Parameters
         ----------
         given : mapping of str to str
-            Names in any case.
+            The given options, names in any case.
 
         Raises
         ------
         InvalidOptionError
-            An option is unknown, malformed or contradicts another, or there is no path.
+            An option is unknown, malformed or contradicts another, or the path is missing.
         """
         given = _without_aliases(in_lower_case(given, _ALIASES))
         names, topic_names = declared_names(cls), config.property_names()
@@ -190,7 +190,7 @@ class WriteOptions:
             raise InvalidOptionError("txnAppId and txnVersion go together: one of them is not given")
 
     def idle_in_batches(self) -> list[str]:
-        """Return the names of those given options that do nothing in a batch write."""
+        """Return the names of the given options that do nothing in a batch write."""
         acts = {
             "onReplay": self.on_replay == "fail" or self.version is not None,
             "failOnDataLoss": self.fail_on_data_loss,
@@ -199,7 +199,7 @@ class WriteOptions:
 
     @property
     def transactional_id(self) -> str | None:
-        """The transactional id of the rows; None where they are of no transaction."""
+        """The transactional id of the rows; None if the write is not transactional."""
         return self.application if self.is_transactional else None
 
     @property
@@ -209,14 +209,14 @@ class WriteOptions:
         return self.numbered(self.application, self.version)
 
     def numbered(self, application: str, version: int) -> TxnVersion:
-        """Return a batch of an application, without its rows."""
+        """Return the number of a batch of an application, not yet with the digest of its rows."""
         return TxnVersion(
             application, version, skips_replays=self.on_replay == "skip", fails_on_loss=self.fail_on_data_loss
         )
 
 
 def _without_aliases(given: Mapping[str, str]) -> dict[str, str]:
-    """Leave out the names of the connector; warn once of those that have no effect here."""
+    """Return options without the connector's names; warn once about names without effect here."""
     ignored = sorted(name for name in given if name.startswith(_KAFKA_PREFIX) and name not in _ALIASES)
     if ignored:
         _log.warning("no broker is asked, so these options mean nothing here: %s", ", ".join(ignored))

@@ -42,11 +42,11 @@ def read_ranges(
     planned : iterable of ReadRange
         Ranges of offsets that were in their logs when the read was planned. A log is opened when it is its turn.
     options : SeglogOptions
-        Isolation level, limits, the filter, and whether it is an error that some of the offsets are gone.
+        Isolation level, limits, the filter, and whether missing offsets are an error.
     schema : StructType
         The columns, checked.
     columns : Columns
-        What they are made of.
+        The types and decoders of the columns.
 
     Yields
     ------
@@ -60,7 +60,7 @@ def read_ranges(
     CorruptLogError
         A batch is damaged.
     ValueDecodeError
-        A key or a value does not decode, and that is an error.
+        A key or a value does not decode, and the read fails on that.
     InvalidOptionError
         A key or value is read as string and is not UTF-8, or a timestamp is later than Spark can hold.
     """
@@ -74,10 +74,10 @@ def read_ranges(
 
 
 def _with_layouts(planned: Iterable[ReadRange]) -> Iterator[tuple[ReadRange, PartitionLayout | None]]:
-    """Yield ranges with what their logs hold, None where that cannot be told of all those that were asked for together.
+    """Yield each range with the layout of its log, or None if its group of layouts cannot be read.
 
-    Logs of one directory are asked for together, since much of what a look takes is that of their directory: first one,
-    then twice as many each time, so that a query that needs only a few rows opens few.
+    Layouts are read in groups, because much of their cost is that of the shared directory. The first group is
+    one log, and each next one twice as many, so that a query that needs only a few rows opens few.
     """
     following, count = iter(planned), 1
     while ranges := list(islice(following, count)):
@@ -85,7 +85,7 @@ def _with_layouts(planned: Iterable[ReadRange]) -> Iterator[tuple[ReadRange, Par
         try:
             layouts = read_layouts([each.folder for each in ranges])
         except SeglogError:
-            # Those before the one that is at fault are read, and then it is said of that one.
+            # Read the layouts one by one, so that ranges before the damaged log are returned before its error.
             layouts = [None] * len(ranges)
         yield from zip(ranges, layouts, strict=True)
         count = min(2 * count, _LAYOUTS_MAX)
@@ -102,7 +102,8 @@ def _read_range(
         return
     with LogReader(layout, planned.stable_offset) as log:
         start, end = planned.start_offset, planned.end_offset
-        # What is read is checked as it is read: the batch that says where the log ends only if it seems to end early.
+        # Batches are checked as they are read. The last batch, which gives the log's end, is checked only if the log
+        # seems to end early.
         if start < layout.start_offset or end > layout.end_offset:
             start, end = _still_there(log, planned, options.fail_on_data_loss)
         for batch in log.batches(
@@ -113,13 +114,13 @@ def _read_range(
 
 def expected_schema(schema: StructType) -> pa.Schema:
     """Return the Arrow schema that Spark expects for a schema of its own."""
-    # Before 4.2 there is no such argument: UTC is all that is known.
+    # Before 4.2 this argument does not exist: Spark passes no other time zone than UTC.
     given: dict[str, Any] = {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
     return to_arrow_schema(schema, **given)
 
 
 def _still_there(log: LogReader, planned: ReadRange, fail_on_data_loss: bool) -> tuple[int, int]:
-    """Return the part that is still in the log of a range that was in it when it was planned, and is not wholly now."""
+    """Return the part of a planned range that is still in the log."""
     start, end = max(planned.start_offset, log.start_offset), min(planned.end_offset, log.end_offset)
     if (start, end) != (planned.start_offset, planned.end_offset):
         _lose(planned, f"the log now has offsets [{log.start_offset}, {log.end_offset})", fail_on_data_loss)
@@ -137,7 +138,7 @@ def _lose(planned: ReadRange, reason: str, fail_on_data_loss: bool, cause: Excep
 
 
 class _Arranger:
-    """Turns batches of a log into batches of Spark's schema, and copies as little as possible."""
+    """Turns batches of a log into batches in Spark's schema, copying as little as possible."""
 
     def __init__(self, schema: pa.Schema, columns: Columns) -> None:
         self._schema = schema
@@ -156,7 +157,7 @@ class _Arranger:
             self.columns.append("offset")
 
     def arranged(self, batch: pa.RecordBatch, at: TopicPartition) -> pa.RecordBatch:
-        """Return the batch of a partition in Spark's schema."""
+        """Return a partition's batch in Spark's schema."""
         return pa.RecordBatch.from_arrays([self._column(batch, name, at) for name in self._names], schema=self._schema)
 
     def _column(self, batch: pa.RecordBatch, name: str, at: TopicPartition) -> pa.Array:
@@ -171,7 +172,7 @@ class _Arranger:
         return headers_map(column) if name == HEADERS and self._has_maps else column
 
     def _constant(self, name: str, value: str | int, rows: int) -> pa.Array:
-        """Return a column of the topic or the partition: a slice of one that is made once."""
+        """Return a column that repeats the topic or the partition: a slice of an array that is made once."""
         of, made = self._constants.get(name, (None, None))
         if made is None or of != value or len(made) < rows:
             made = repeated(value, self._schema.field(name).type, rows + rows // 2)
@@ -196,7 +197,7 @@ class _Arranger:
 
 
 def _cast(values: pa.Array, kind: pa.DataType) -> pa.Array:
-    # Spark's times have microseconds, and a schema may have nanoseconds, of which no type of Spark's is.
+    # Spark has no nanosecond timestamps, so nanoseconds are cut to microseconds.
     return pc.cast(values, options=pc.CastOptions(kind, allow_time_truncate=True))
 
 
@@ -212,15 +213,15 @@ _JOINED_BYTES: Final = 1 << 20
 
 
 def joined(batches: Generator[pa.RecordBatch]) -> Generator[pa.RecordBatch]:
-    """Yield the rows of batches in order, those of small batches joined to batches of about 1 MiB.
+    """Yield batches in order, with small ones joined to about 1 MiB.
 
-    The first batch is yielded as it is, and batches are joined only until they are as large as all that was yielded
+    The first batch is yielded at once, and batches are joined only until they are as large as all batches yielded
     before them: a query that needs only a few rows waits for few.
 
     Parameters
     ----------
     batches : generator of pyarrow.RecordBatch
-        All in one schema. It is closed with this generator.
+        Batches in one schema. It is closed with this generator.
     """
     small: list[pa.RecordBatch] = []
     small_bytes = yielded_bytes = 0
@@ -243,20 +244,20 @@ def _as_one(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 def read_ahead(batches: Generator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield what a generator yields, and run it in a thread of its own, one batch ahead.
+    """Yield the batches of a generator, which runs one batch ahead in a thread of its own.
 
-    The thread begins with the second batch: a query that needs only a few rows reads no more than those. It ends with
-    this iterator, also where that is closed or the generator raises, and runs nothing then; the generator is closed.
+    The thread begins with the second batch: a query that needs only the first batch reads no more. The thread ends with
+    this iterator, also if that is closed or the generator raises; the generator is closed.
 
     Parameters
     ----------
     batches : generator of pyarrow.RecordBatch
-        It is run by one thread at a time, though not always by the same.
+        It runs in one thread at a time, though not always in the same one.
 
     Yields
     ------
     pyarrow.RecordBatch
-        At most one is ready, or in the making, that has not been taken.
+        At most one batch is ready, or being made, that has not been taken.
     """
     with closing(batches):
         first = next(batches, None)

@@ -1,7 +1,7 @@
-"""Keys, values and headers in forms that are easier to use: typed columns, and a map.
+"""Makes keys and values typed columns, and headers a map.
 
-`columns_of` finds on the driver what the options ask for, and of which types Spark's columns are then. `ColumnDecoder`
-decodes them in tasks. What decodes is `sparklog.values`, as in an export.
+`columns_of` finds on the driver which forms the options ask for, and the Spark types of these columns. `ColumnDecoder`
+decodes them in tasks, with the decoders of `sparklog.values`, as an export does.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ HEADERS_MAP: Final = MapType(StringType(), BinaryType())
 
 @dataclass(frozen=True)
 class Columns:
-    """What the columns are made of; small, and sent to the tasks.
+    """The types and decoders of the columns; a small object that is sent to the tasks.
 
     Attributes
     ----------
     types : mapping of str to DataType
-        Every column that can be read, and the type that it has in this read.
+        The type in this read of every column that can be read.
     decoders : mapping of str to DecoderSpec
-        Of the key and the value, where they are decoded.
+        Decoders of the key and the value, if they are decoded.
     fails : bool
-        Whether a key or value that does not decode is an error, or null.
+        Whether a key or value that does not decode is an error; otherwise it is null.
     """
 
     types: Mapping[str, DataType] = field(default_factory=lambda: COLUMNS)
@@ -47,14 +47,14 @@ class Columns:
 
 
 def columns_of(options: SeglogOptions) -> Columns:
-    """Return what columns the options ask for.
+    """Return the types and decoders that the options ask for.
 
     Raises
     ------
     InvalidOptionError
-        A format, a schema or what goes with them is wrong; a library is missing; Spark has no such type.
+        A format, a schema or an option for them is wrong, a library is missing, or Spark has no such type.
     PathNotFoundError
-        A schema is a path, and nothing is there.
+        A schema is a path that does not exist.
     """
     decoders = _decoders(options)
     types = {name: _spark_type(name, spec) for name, spec in decoders.items()}
@@ -66,7 +66,7 @@ def columns_of(options: SeglogOptions) -> Columns:
 def _decoders(options: SeglogOptions) -> Mapping[str, DecoderSpec]:
     if not options.forms:
         return {}
-    # It loads pyarrow, which a driver that decodes nothing should not wait for.
+    # This loads pyarrow, which a driver that decodes nothing should not wait for.
     from sparklog.values.spec import RAW, parse_decoder
 
     specs = {
@@ -84,7 +84,7 @@ def _decoders(options: SeglogOptions) -> Mapping[str, DecoderSpec]:
 
 
 def _spark_type(name: str, spec: DecoderSpec) -> DataType:
-    """Return the type of a decoded column; it is wider than the decoder's where Spark has none that is as narrow."""
+    """Return the Spark type of a decoded column; it is wider than the decoder's if Spark has none as narrow."""
     from sparklog.spark.options.arrow_types import widened
     from sparklog.values.decoder import make_decoder
 
@@ -96,7 +96,7 @@ def _spark_type(name: str, spec: DecoderSpec) -> DataType:
 
 
 class ColumnDecoder:
-    """Decodes the keys or the values of a task.
+    """Decodes the keys or the values that a task reads.
 
     Parameters
     ----------
@@ -112,12 +112,12 @@ class ColumnDecoder:
         self._decoder = make_decoder(columns.decoders[name])
 
     def __call__(self, batch: pa.RecordBatch, at: TopicPartition) -> pa.Array:
-        """Decode the column of a batch of a partition, which has the offsets as well.
+        """Decode the column of a partition's batch. The batch must have the column ``offset``, for errors.
 
         Raises
         ------
         ValueDecodeError
-            A record does not decode, and that is an error.
+            A record does not decode, and the read fails on that.
         """
         decoded = self._decoder.decode(batch.column(self._name))
         if decoded.failures and self._fails:

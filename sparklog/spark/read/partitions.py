@@ -1,4 +1,4 @@
-"""Adds the column ``partition`` to rows before a write, so that the rows of a partition can be brought together."""
+"""Adds the column ``partition`` to rows before a write, so that a shuffle can gather the rows of each partition."""
 
 from __future__ import annotations
 
@@ -20,34 +20,34 @@ if TYPE_CHECKING:
 def with_partition(
     frame: DataFrame, partitions: int, partitioner: str = "default", batch_size: int = 16_384
 ) -> DataFrame:
-    """Add the column ``partition``: the one that a write would choose for each row, by its ``key``.
+    """Add the column ``partition``: the partition that a write would choose for each row, by its ``key``.
 
-    ``with_partition(df, 12).repartition("partition").write...`` gives full batches, where otherwise every task makes
-    batches of its own for each partition. It costs a shuffle, and is worth it where those are small: with many tasks
-    and many partitions.
+    ``with_partition(df, 12).repartition("partition").write...`` writes full batches; without it every task writes its
+    own batches for each partition. It costs a shuffle, which pays if those batches are small: with many tasks and many
+    partitions.
 
     Parameters
     ----------
     frame : DataFrame
-        With ``value``, and where wanted ``key``, string or binary.
+        Rows with ``value`` and optionally ``key``, string or binary.
     partitions : int
-        How many the topic has.
+        The topic's number of partitions.
     partitioner : str
-        As the option of the write.
+        See the option of a write.
     batch_size : int
-        After how many bytes rows with no key go to another partition.
+        Number of bytes after which rows without a key go to another partition.
 
     Returns
     -------
     DataFrame
-        With ``partition``, an int, behind the columns that it had.
+        The frame with ``partition``, an int, as its last column.
     """
     if not 1 <= partitions <= NEW_PARTITIONS_MAX:
         raise InvalidOptionError(f"partitions must be at least 1 and at most {NEW_PARTITIONS_MAX}, got {partitions}")
     names = [name for name in check_written(frame.schema) if name in ("key", "value")]
     if "partition" in frame.columns:
         raise InvalidOptionError("there is a column partition already: drop it, or write the rows as they are")
-    arrow: Any = arrow_udf  # Its stubs want the kind of function, which Spark itself would rather read from the hints.
+    arrow: Any = arrow_udf  # Its stubs require the kind of function, which Spark prefers to read from the hints.
     choose = arrow(_chooser(names, partitions, partitioner, batch_size), "int")
     return frame.withColumn("partition", choose(*names))
 
@@ -67,7 +67,7 @@ def _chooser(names: list[str], partitions: int, partitioner: str, batch_size: in
                 sizes = row_bytes(list(columns.values()), len(columns["value"]))
                 yield pa.array(assign_partitions(chooser, None, columns.get("key"), sizes, partitions), pa.int32())
 
-    # Spark tells by these what kind of function it is, and cannot resolve names that are local to a module.
+    # Spark reads the kind of function from these hints, and cannot resolve names that are local to a module.
     one = len(names) == 1
     given = Iterator[pa.Array] if one else Iterator[tuple[pa.Array, ...]]
     choose.__annotations__ = {"batches": given, "return": Iterator[pa.Array]}

@@ -1,8 +1,8 @@
 """Plans a read: resolves the options to a range of offsets for each partition, splits large ranges, packs small ones.
 
-Nothing is decoded: names, indexes and the headers at the end of each log are read; of each log with transactions the
-headers behind its last snapshot; and where a filter asks for times, the headers where a log is first as late. Offsets
-are fixed here, so that a plan reads the same however often it is run.
+No records are decoded. Planning reads names, indexes and the headers at the end of each log; for a log with
+transactions also the headers after its last snapshot; and for a filter by time the headers where the log first reaches
+that time. Offsets are fixed here, so a plan reads the same however often it is run.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ def plan_batch(options: SeglogOptions) -> list[tuple[ReadRange, ...]]:
     Returns
     -------
     list of tuple of ReadRange
-        The ranges that each task reads. Over all tasks they are ordered by topic, partition and offset; none is empty,
-        and none overlaps another. Where a filter is given, no other record passes it.
+        The ranges of each task. Over all tasks they are ordered by topic, partition and offset; none is empty, and none
+        overlaps another. If there is a filter, no record outside them passes it.
 
     Raises
     ------
     SeglogError
-        There is no such path, topic or partition; offsets are not in the log, or begin after they end.
+        The path, a topic or a partition does not exist; offsets are not in the log, or begin after they end.
     """
     options.check_batch()
     logs = read_found(lambda: _wanted(options))
@@ -54,7 +54,7 @@ def plan_batch(options: SeglogOptions) -> list[tuple[ReadRange, ...]]:
 
 
 def _wanted(options: SeglogOptions) -> list[PartitionFolder]:
-    """Find the partitions that are read: those that are selected, and of which a record may pass the filter."""
+    """Find the selected partitions that may have a record that passes the filter."""
     folders, where = select(options), options.where
     check_specified(options, [named(folder) for folder in folders])
     return [each for each in folders if where is None or where.can_pass(each.topic, each.partition)]
@@ -70,15 +70,15 @@ def tasks_of(
         [piece.size for piece in pieces],
         bytes_max=options.pack_bytes,
         offsets_max=options.max_records_per_partition,
-        # Spark tells a Python data source nothing of its cluster, which may have more cores than the machine that
-        # plans. There it is the bytes that make enough tasks.
+        # Spark tells a Python data source nothing about its cluster, which may have more cores than the machine that
+        # plans. On such a cluster `pack_bytes` makes enough tasks.
         tasks_min=max(options.min_partitions or 1, usable_cores()),
     )
     return [tuple(pieces[rows]) for rows in tasks]
 
 
 def select(options: SeglogOptions, *, may_come_later: bool = False) -> list[PartitionFolder]:
-    """Find the partitions that the options ask for; in a stream some may come later."""
+    """Find the partitions that the options select; in a stream some may be created later."""
     found, pattern, excluded = discover(options.all_paths), options.subscribe_pattern, options.exclude_pattern
     with nullcontext() if pattern is None else match_time("subscribePattern", pattern.pattern):
         folders = found.select(options.selection, may_come_later=may_come_later)
@@ -89,7 +89,7 @@ def select(options: SeglogOptions, *, may_come_later: bool = False) -> list[Part
 
 
 def check_specified(options: SeglogOptions, assigned: Collection[TopicPartition]) -> None:
-    """Check that offsets or times given a partition are given for every partition, and for no other."""
+    """Check that offsets or times per partition are given for exactly the partitions that are read."""
     for bound, side in ((options.starting, "starting"), (options.ending, "ending")):
         specified = bound.offsets if bound.offsets is not None else bound.times
         if specified is None or set(specified) == set(assigned):
@@ -106,7 +106,7 @@ def check_specified(options: SeglogOptions, assigned: Collection[TopicPartition]
 
 
 def _topic_hint(specified: Iterable[TopicPartition], assigned: Iterable[TopicPartition]) -> str:
-    """Say which topic was meant where one is specified that is not read."""
+    """Return a hint for the error: the topic that was probably meant, if a specified topic is not read."""
     there = sorted({each.topic for each in assigned})
     wrong = next((each.topic for each in sorted(specified) if each.topic not in there), None)
     return f". {wrong!r} is not read: {did_you_mean(wrong, there, f'topics are {listed(there)}')}" if wrong else ""
@@ -117,14 +117,14 @@ def _listed(partitions: Iterable[TopicPartition]) -> str:
 
 
 def committed_offsets(options: SeglogOptions, logs: Mapping[TopicPartition, PartitionLayout]) -> OffsetsByGroup:
-    """Look up what the groups have committed that a bound of the read names."""
+    """Look up the committed offsets of the groups that the bounds of the read name."""
     names = {bound.group for bound in (options.starting, options.ending) if bound.group is not None}
     if not names or not logs:
         return {}
-    # What decodes the offsets takes long to import: not for the plans that need none.
+    # The decoder of committed offsets takes long to import, and most plans do not need it.
     from sparklog.topic.internal.groups import committed_by_groups
 
-    # A disk without a partition that is read may have the offsets as well.
+    # The committed offsets may also be in a log directory that has none of the partitions.
     directories = [*log_directories(options.all_paths), *(layout.folder.directory for layout in logs.values())]
     return committed_by_groups(names, directories, options.offsets_path)
 
@@ -132,7 +132,7 @@ def committed_offsets(options: SeglogOptions, logs: Mapping[TopicPartition, Part
 def _whole_range(
     options: SeglogOptions, at: TopicPartition, layout: PartitionLayout, groups: OffsetsByGroup
 ) -> ReadRange:
-    """Resolve where to begin and end in one partition."""
+    """Resolve the range of one partition."""
     committed = options.isolation_level == "read_committed"
     latest = last_stable_offset(layout) if committed else layout.end_offset
     loss = options.fail_on_data_loss
@@ -161,7 +161,7 @@ def _whole_range(
 def of_group(
     bound: OffsetSpec, name: str, layout: PartitionLayout, groups: OffsetsByGroup, fail_on_data_loss: bool
 ) -> OffsetSpec:
-    """Replace a group by the offset that it has committed in a partition, where it has none by the log start offset."""
+    """Replace a group by its committed offset in a partition, or by the log start offset if it has committed none."""
     if bound.group is None:
         return bound
     at = named(layout.folder)
@@ -170,7 +170,7 @@ def of_group(
 
 
 def _ordered(start: int, end: int, at: TopicPartition, layout: PartitionLayout, is_by_group: bool) -> int:
-    """Return the start offset of a range: beyond its end it is an error, unless a group has said one of them."""
+    """Return the start offset of a range; a start beyond the end is an error, unless a group sets one of them."""
     if start > end and not is_by_group:
         raise InvalidOptionError(
             f"The resolved start offset {start} is greater than the resolved end offset {end} for topic {at.topic} "
@@ -180,7 +180,7 @@ def _ordered(start: int, end: int, at: TopicPartition, layout: PartitionLayout, 
 
 
 def resolved(bound: OffsetSpec, at: TopicPartition, layout: PartitionLayout, latest: int) -> int | None:
-    """Return the offset that a bound means in one partition; None where no record is as late as its time."""
+    """Return the offset that a bound means in one partition; None if no record is as late as its time."""
     time = time_of(bound, at)
     if time is not None:
         found = _offset_for_time(layout, time)
@@ -196,7 +196,7 @@ def time_of(bound: OffsetSpec, at: TopicPartition) -> int | None:
 
 
 def _offset_for_time(layout: PartitionLayout, time: int) -> int | None:
-    # Records must be decoded to tell, and what decodes them takes long to import: not for the plans that need none.
+    # This decodes records; the decoder takes long to import, and most plans do not need it.
     from sparklog.log.reader import LogReader
 
     return LogReader(layout).offset_for_time(time)
@@ -222,10 +222,10 @@ def split(
     records_max: int | None,
     layouts: Mapping[TopicPartition, PartitionLayout],
 ) -> list[ReadRange]:
-    """Split ranges as the connector does: none above a number of offsets, then into about so many in all.
+    """Split ranges as the connector does: first to a maximum of offsets each, then to about a minimum of ranges.
 
-    How many there are, and about where they are cut, is the connector's arithmetic. Each cut is then moved back to
-    where a batch begins, by the offset index, unless that would make a range too large, or empty. A range is cut into
+    The connector's arithmetic gives the number of pieces and the approximate cuts. Each cut is then moved back to the
+    beginning of a batch, by the offset index, unless that would make a range too large, or empty. A range is cut into
     no more pieces than it has offsets.
 
     Raises
@@ -254,7 +254,7 @@ def split(
 
 
 def _divided(whole: ReadRange, parts: int) -> list[ReadRange]:
-    """Cut a range into parts of the same size, the rounding left to the last of them; none is empty."""
+    """Cut a range into parts of equal size, none empty; the last part takes the rounding."""
     start, pieces = whole.start_offset, []
     parts = min(parts, whole.size)
     for part in range(parts):
@@ -265,7 +265,7 @@ def _divided(whole: ReadRange, parts: int) -> list[ReadRange]:
 
 
 def _part_counts(sizes: list[int], parts_min: int) -> list[int]:
-    """Say into how many parts each range goes, for about ``parts_min`` in all: large ones alone, in proportion."""
+    """Return the number of parts of each range, about ``parts_min`` in all; only large ranges are cut, by size."""
     total = sum(sizes)
     is_whole = [_part_count(size, total, parts_min) == 1 for size in sizes]
     large_total = sum(size for size, whole in zip(sizes, is_whole, strict=True) if not whole)
@@ -277,12 +277,12 @@ def _part_counts(sizes: list[int], parts_min: int) -> list[int]:
 
 
 def _part_count(size: int, total: int, parts_min: int) -> int:
-    # Rounds halves up, as Java does; Python's round() goes to the even number.
+    # This rounds halves up, as Java does; Python's round() rounds them to the even number.
     return max(math.floor(size / total * parts_min + 0.5), 1)
 
 
 def _aligned(pieces: list[ReadRange], records_max: int | None, layout: PartitionLayout) -> list[ReadRange]:
-    """Move the cuts between the pieces of one partition back to batch boundaries, where that is allowed."""
+    """Move the cuts between the pieces of one partition back to batch boundaries, if the limits allow it."""
     cuts = [pieces[0].start_offset, *(piece.end_offset for piece in pieces)]
     for row in range(len(cuts) - 2, 0, -1):
         boundary = floor_boundary(layout.segments[layout.segment_of(cuts[row])], cuts[row])

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 class SeglogReader(LoadedByWorkers, DataSourceReader):
     """Reads partition logs into a schema that `sparklog.spark.options.schema` has checked.
 
-    `partitions` runs on the driver and `read` in tasks. What each needs is imported there: the driver should not wait
-    for compiled code that it never calls.
+    `partitions` runs on the driver and `read` in tasks. Each imports its own modules: the driver should not wait for
+    compiled code that it never calls.
     """
 
     def __init__(self, options: SeglogOptions, schema: StructType, columns: Columns) -> None:
@@ -33,14 +33,14 @@ class SeglogReader(LoadedByWorkers, DataSourceReader):
     @plain_errors()
     @first_use_freezes()
     def partitions(self) -> list[InputPartition]:
-        """Plan the read; Spark calls it once a loaded DataFrame, which is thereby a snapshot."""
+        """Plan the read. Spark calls this once per loaded DataFrame, which is thereby a snapshot."""
         from sparklog.spark.read.plan import plan_batch
 
         return [InputPartition(planned) for planned in plan_batch(self._options)]
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
         """Read the ranges of one task, one after the other."""
-        # Where there is no partition, Spark makes one up that has no value, and PySpark 4.1.0 gives none.
+        # Without partitions Spark makes one up that has no value, and PySpark 4.1.0 passes None.
         if partition is None or partition.value is None:
             return
         from sparklog.spark.read.batches import read_ahead, read_ranges

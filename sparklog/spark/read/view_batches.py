@@ -1,4 +1,4 @@
-"""The rows of views as Spark takes them; it runs where a view is read, and loads compiled code."""
+"""Makes the rows of views match Spark's schema; it runs on the machine that reads the view, and loads compiled code."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sparklog.spark.read.batches import expected_schema
 
 
 def spark_schema(schema: pa.Schema) -> StructType:
-    """Return the schema in Spark of a view."""
+    """Return a view's schema as Spark's."""
     return from_arrow_schema(schema, prefer_timestamp_ntz=False)
 
 

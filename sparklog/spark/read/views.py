@@ -1,7 +1,7 @@
 """The reader of a view: an internal topic as a table, instead of records.
 
-A task reads one log of the topic, since no key is in two of them; the views of a cluster's metadata are one log. Where
-consumers of ours have committed in ``seglog.offsets``, one task reads all logs and lays those commits over them.
+A task reads one log of the topic, since no key is in two logs; the views of a cluster's metadata have one log. If
+sparklog's consumers have committed in ``seglog.offsets``, one task reads all logs, and the later commit counts.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _OF_VIEWS: Final = frozenset({"path", "paths", "view", "viewHistory"})
 
 
 class ViewReader(LoadedByWorkers, DataSourceReader):
-    """Reads a view into its schema, or a choice of its columns.
+    """Reads a view into its schema, or into some of its columns.
 
     Parameters
     ----------
     schema : StructType
-        As `check_view_schema` has found it right.
+        The columns to read, checked by `check_view_schema`.
     """
 
     def __init__(self, options: SeglogOptions, schema: StructType) -> None:
@@ -42,12 +42,12 @@ class ViewReader(LoadedByWorkers, DataSourceReader):
 
     @plain_errors()
     def partitions(self) -> list[InputPartition]:
-        """Find what the view is made of: a task for each part that can be read apart."""
+        """Find the logs of the view, and plan a task for each part that can be read alone."""
         return [InputPartition(part) for part in _found(self._options).parts()]
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
         """Read one part of the view."""
-        # As for records: Spark makes up a partition where there is none.
+        # As for records, Spark makes up a partition if there is none.
         if partition is None or partition.value is None:
             return
         from sparklog.spark.read.view_batches import arranged
@@ -68,9 +68,9 @@ def view_schema(options: SeglogOptions) -> StructType:
     Raises
     ------
     InvalidOptionError
-        There is no such view.
+        The view does not exist.
     PathNotFoundError
-        There is nothing at the path, or not the internal topic, and no consumer of ours has committed there.
+        The path or the internal topic does not exist, and no consumer of sparklog has committed there.
     """
     from sparklog.spark.read.view_batches import spark_schema
     from sparklog.topic.internal.views import schema
@@ -81,7 +81,7 @@ def view_schema(options: SeglogOptions) -> StructType:
 
 
 def check_view_schema(options: SeglogOptions, given: StructType) -> StructType:
-    """Return a user's schema if it is a choice of the view's columns, in any order, with their types."""
+    """Return a user's schema if it has only columns of the view, in any order, with their types."""
     refuse_empty(given)
     known = {field.name: field.dataType for field in view_schema(options).fields}
     for field in given.fields:
@@ -97,12 +97,12 @@ def check_view_schema(options: SeglogOptions, given: StructType) -> StructType:
 
 
 def check_view_options(given: Mapping[str, str], options: SeglogOptions) -> None:
-    """Refuse options that choose records, which a view has none of; ``given`` has names in any case.
+    """Refuse options that choose records, since a view has none; ``given`` has names in any case.
 
     Raises
     ------
     InvalidOptionError
-        Naming the option.
+        An option chooses records; the error names it.
     """
     lower = {name.lower() for name in given}
     for name in declared_names(SeglogOptions):

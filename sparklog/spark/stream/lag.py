@@ -1,4 +1,4 @@
-"""How far a running query is behind the logs that it reads."""
+"""Measures how far a running query is behind the logs that it reads."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class StreamLag:
-    """How many offsets a query had not read after its last trigger.
+    """The number of offsets that a query had not read after its last trigger.
 
     Attributes
     ----------
     partitions : mapping of TopicPartition to int
-        Of each partition; a `TopicPartition` is a pair of a topic and a number.
+        Unread offsets by partition; a `TopicPartition` is a pair of a topic and a number.
     """
 
     partitions: Mapping[TopicPartition, int]
@@ -48,27 +48,27 @@ class StreamLag:
 
 
 def stream_lag(query: StreamingQuery, source: int = 0) -> StreamLag | None:
-    """Return how far a query is behind, by its last progress.
+    """Return how far a query is behind, from its last progress.
 
-    Spark asks a Python source for no metrics, as it does its Kafka source, so this compares the end of the last batch
-    with what the source then saw.
+    Spark asks its Kafka source for metrics, but no Python source. So this compares the end of the last batch with the
+    end of the logs that the source saw then.
 
     Parameters
     ----------
     query : pyspark.sql.streaming.StreamingQuery
     source : int
-        Which of the query's sources, where it has several.
+        The number of the source, if the query has several.
 
     Returns
     -------
     StreamLag or None
-        None while the query has no progress, or just goes on with a batch of before its start, for which Spark does not
+        None while the query has no progress, or only finishes a batch from before its start, for which Spark does not
         ask where the logs end.
 
     Raises
     ------
     InvalidOptionError
-        The query has no such source, or it is not of this format.
+        The query does not have the source, or it is not of this format.
     """
     progress = query.lastProgress
     if progress is None:
@@ -83,7 +83,7 @@ def stream_lag(query: StreamingQuery, source: int = 0) -> StreamLag | None:
 
 
 def _offset_in(progress: Any) -> StreamOffset | None:
-    """Return an offset of a query's progress: JSON, which PySpark 4.1 reads and hands out as Python writes it."""
+    """Return an offset in a query's progress, which is JSON, or the repr of parsed JSON in PySpark 4.1."""
     if isinstance(progress, str):
         try:
             progress = json.loads(progress)

@@ -1,4 +1,4 @@
-"""Plans the batches of a stream: a batch lies between two offset maps, and is split and packed as a batch read is."""
+"""Plans the batches of a stream: a batch lies between two offset maps, and is split and packed as a batch read."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Logs = Mapping[TopicPartition, LiveLog]
 
 
 def first_offsets(options: SeglogOptions, logs: Logs) -> dict[TopicPartition, int]:
-    """Return where a new stream begins.
+    """Return the offsets at which a new stream begins.
 
     Raises
     ------
@@ -57,7 +57,7 @@ def _first_offset(options: SeglogOptions, at: TopicPartition, log: LiveLog, grou
 
 
 def begins(start: StreamOffset, logs: Logs, identities: Identities) -> dict[TopicPartition, int]:
-    """Return where the next batch begins: at the earliest in what is new, or made anew."""
+    """Return the offsets at which the next batch begins: the log start offset in new or newly made logs."""
     earliest = {at: log.layout.start_offset for at, log in logs.items()}
     return {
         at: earliest[at] if identities.is_other(at, start, log) else start.offsets.get(at, earliest[at])
@@ -73,8 +73,8 @@ def plan_between(
     Raises
     ------
     DataLossError
-        Records that the stream had not read are gone: a partition, a topic that was made anew, the start of a log that
-        was deleted, or its end that was cut. With ``failOnDataLoss=false`` that is a warning.
+        Records that the stream had not read are gone: a partition was deleted, a topic was deleted and made again, the
+        start of a log was deleted, or its end was cut. With ``failOnDataLoss=false`` that is a warning.
     """
     losses = _Losses(options)
     for at in sorted(start.offsets.keys() - end.offsets.keys()):
@@ -86,7 +86,7 @@ def plan_between(
             losses.add(f"{at} is gone, and is to be read up to offset {end.offsets[at]}")
             continue
         if identities.is_other(at, end, log):
-            # Its records are read by the next batch, from the earliest on.
+            # The next batch reads its records, from the earliest on.
             losses.add(_remade(at, end, identities.difference(at, end, log), "when the batch was planned"))
             continue
         if identities.is_other(at, start, log):
@@ -102,17 +102,17 @@ def plan_between(
 
 def _remade(at: TopicPartition, taken: StreamOffset, difference: str | None, when: str) -> str:
     if difference == TOPIC_ID:
-        return f"the topic of {at} was deleted and made anew: it has another id than {when}"
+        return f"the topic of {at} was deleted and made again: it has another id than {when}"
     if difference == LOG_ID:
-        return f"the log of {at} was deleted and made anew, or is another: it has another id than {when}"
+        return f"the log of {at} was deleted and made again, or is another: it has another id than {when}"
     return (
-        f"{at} has another batch before offset {taken.offsets[at]} than {when}: its topic was deleted and made anew, "
+        f"{at} has another batch before offset {taken.offsets[at]} than {when}: its topic was deleted and made again, "
         f"or its log was cut and written on"
     )
 
 
 def _first_of_batch(at: TopicPartition, log: LiveLog, start: StreamOffset, losses: _Losses) -> int:
-    """Return where the batch begins in a log that is the one that was read, or is new."""
+    """Return the offset at which the batch begins in a log that is new, or is still the same log."""
     there, first = log.layout, start.offsets.get(at)
     if first is None:
         if there.start_offset != 0:
@@ -124,7 +124,7 @@ def _first_of_batch(at: TopicPartition, log: LiveLog, start: StreamOffset, losse
 
 
 def _range(at: TopicPartition, log: LiveLog, first: int, last: int, losses: _Losses) -> ReadRange | None:
-    """Return what is read of one partition; None where there is nothing."""
+    """Return the range to read of one partition; None if it is empty."""
     there = log.layout
     if last < first:
         losses.add(f"{at} is to be read from offset {first}, and ended at {last} when the batch was planned")
@@ -156,14 +156,14 @@ class _Losses:
 
 
 def within_offsets(begin: Offsets, end: Offsets, offsets_max: int) -> dict[TopicPartition, int]:
-    """Return where a batch ends that is to read about so many offsets, of each partition its share.
+    """Return the end offsets of a batch of about ``offsets_max`` offsets: each partition gives its share.
 
-    As in the connector a partition with anything new gives at least one, so that the sum may be above the limit.
+    As in the connector, a partition with new offsets gives at least one, so the sum may exceed the limit.
 
     Parameters
     ----------
     begin, end : mapping of TopicPartition to int
-        Where the batch begins, and what there is.
+        The offsets at which the batch begins, and the ends of the logs.
     """
     sizes = {at: offset - begin[at] for at, offset in end.items() if offset > begin[at]}
     total = sum(sizes.values())
@@ -173,12 +173,12 @@ def within_offsets(begin: Offsets, end: Offsets, offsets_max: int) -> dict[Topic
 def within_bytes(
     begin: Offsets, end: Offsets, bytes_max: int, size_bytes: Callable[[TopicPartition], int]
 ) -> dict[TopicPartition, int]:
-    """Return where a batch ends that is to read about so many bytes of log, of each partition the same share.
+    """Return the end offsets of a batch of about ``bytes_max`` bytes of log: each partition gives the same share.
 
     Parameters
     ----------
     size_bytes : callable
-        Tells how many bytes of log a partition has between the two.
+        Returns the bytes of log that a partition has between ``begin`` and ``end``.
     """
     sizes = {at: offset - begin[at] for at, offset in end.items() if offset > begin[at]}
     total_bytes = sum(size_bytes(at) for at in sizes)
@@ -194,5 +194,5 @@ def _share(begin: int, end: int, wanted: float) -> int:
 
 
 def is_too_little(current: Mapping[TopicPartition, int], latest: Offsets, offsets_min: int) -> bool:
-    """Tell whether fewer offsets are new than are waited for; a partition that is new counts as its end offset."""
+    """Return whether fewer than ``offsets_min`` offsets are new; a new partition counts as its end offset."""
     return sum(offset - current.get(at, 0) for at, offset in latest.items()) < offsets_min

@@ -1,7 +1,7 @@
-"""The reader of a stream: where it is, how much of what is new a trigger reads, and the tasks of a batch.
+"""The reader of a stream: its position, how many new offsets a trigger reads, and the tasks of a batch.
 
-Spark keeps one instance in a process beside the driver for as long as a query runs, and others in its tasks. What is
-known of the logs is kept from trigger to trigger; offsets are in `sparklog.topic.streams.offsets`.
+Spark keeps one instance in a process beside the driver for as long as a query runs, and others in its tasks. The reader
+keeps its knowledge of the logs from trigger to trigger; offsets are in `sparklog.topic.streams.offsets`.
 """
 
 from __future__ import annotations
@@ -47,22 +47,22 @@ else:
     try:
         from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
     except ImportError:
-        # Before 4.2 a source is not told how much to read, nor that only what is there now is wanted.
+        # Before 4.2 Spark passes a source no read limit, and does not tell it that the trigger is AvailableNow.
         SupportsTriggerAvailableNow = None
 _BASES: Final = () if SupportsTriggerAvailableNow is None else (SupportsTriggerAvailableNow,)
 
 
 class SeglogStreamReader(LoadedByWorkers, DataSourceStreamReader, *_BASES):  # type: ignore[misc]
-    """Reads what is written to partition logs.
+    """Reads partition logs as a stream.
 
     Parameters
     ----------
     options : SeglogOptions
-        Of a stream.
+        The options of the stream.
     schema : StructType
         The columns, checked.
     columns : Columns
-        What they are made of.
+        The types and decoders of the columns.
     """
 
     def __init__(self, options: SeglogOptions, schema: StructType, columns: Columns) -> None:
@@ -79,22 +79,22 @@ class SeglogStreamReader(LoadedByWorkers, DataSourceStreamReader, *_BASES):  # t
         self._triggered_ms = 0
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's names
-        """Return what stands for the beginning, which the first offset says."""
+        """Return a placeholder for the beginning; the first offset has the real one."""
         return INITIAL
 
     def getDefaultReadLimit(self) -> Any:  # noqa: N802
-        """Return a limit if there is one; Spark hands it back, or one without bounds for a trigger that reads all."""
+        """Return a limit if the options have one. Spark hands it back, or no limit for a trigger that reads all."""
         from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
         return ReadMaxRows(1) if self._options.has_limits else ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """Read what is there now, and then end."""
+        """Let the query read up to the present ends of the logs, and then stop."""
         self._is_available_now = True
 
     @plain_errors()
     def latestOffset(self, start: dict[str, Any] | None = None, limit: Any = None) -> dict[str, Any]:  # noqa: N802
-        """Return where the next batch ends; ``start`` where there is nothing to read."""
+        """Return where the next batch ends; ``start`` if there is nothing to read."""
         logs = self._look()
         before = self._before(start, logs)
         begin = begins(before, logs, self._identities)
@@ -113,12 +113,12 @@ class SeglogStreamReader(LoadedByWorkers, DataSourceStreamReader, *_BASES):  # t
         return self._last.to_json()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
-        """Return where the logs ended when they were last looked at, for the query's progress."""
+        """Return where the logs ended at the last look, for the query's progress."""
         return None if self._logs is None else _offset_of(self._logs).to_json()
 
     @plain_errors()
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        """Plan the batch between two offsets; of one that Spark repeats it is asked without `latestOffset`."""
+        """Plan the batch between two offsets. For a repeated batch Spark does not call `latestOffset` before."""
         logs = self._look() if self._logs is None else self._logs
         until = StreamOffset.parse(end)
         since = StreamOffset(until.first or {}, until.topic_ids) if start == INITIAL else StreamOffset.parse(start)
@@ -138,7 +138,7 @@ class SeglogStreamReader(LoadedByWorkers, DataSourceStreamReader, *_BASES):  # t
             yield from read_ahead(read_ranges(partition.value, self._options, self._schema, self._columns))
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Do nothing: nothing is kept of what was read."""
+        """Do nothing: the reader keeps nothing about batches that were read."""
 
     def stop(self) -> None:
         """Do nothing: nothing is open."""
@@ -148,7 +148,7 @@ class SeglogStreamReader(LoadedByWorkers, DataSourceStreamReader, *_BASES):  # t
         return self._logs
 
     def _before(self, start: dict[str, Any] | None, logs: Logs) -> StreamOffset:
-        """Return where the stream is; of a new one it is decided once."""
+        """Return the position of the stream; for a new stream it is decided once."""
         if start is not None and start != INITIAL:
             return StreamOffset.parse(start)
         if start is None and self._last is not None:
@@ -166,7 +166,7 @@ class SeglogStreamReader(LoadedByWorkers, DataSourceStreamReader, *_BASES):  # t
         return self._available
 
     def _waits(self, before: StreamOffset, latest: dict[TopicPartition, int]) -> bool:
-        """Tell whether there is too little to read yet; AvailableNow does not wait for more."""
+        """Return whether there is too little to read yet; AvailableNow does not wait for more."""
         options, now_ms = self._options, wall_clock_ms()
         least = options.min_offsets_per_trigger
         if least is not None and not self._is_available_now:
@@ -179,7 +179,7 @@ class SeglogStreamReader(LoadedByWorkers, DataSourceStreamReader, *_BASES):  # t
     def _admitted(
         self, begin: Mapping[TopicPartition, int], latest: dict[TopicPartition, int]
     ) -> dict[TopicPartition, int]:
-        """Return where the batch ends by the limits."""
+        """Return where the batch ends under the limits."""
         options = self._options
         begin = {at: begin.get(at, offset) for at, offset in latest.items()}
         if options.max_offsets_per_trigger is not None:
@@ -200,12 +200,12 @@ def _offset_of(logs: Logs) -> StreamOffset:
 
 
 def _check_available(available: Mapping[TopicPartition, int], end: StreamOffset, logs: Logs) -> None:
-    """Check that what AvailableNow found at its start is still what there is.
+    """Check that the logs still have the partitions and offsets that AvailableNow found at its start.
 
     Raises
     ------
     DataLossError
-        Other partitions are to be read, more of one, or one is gone or shorter.
+        The batch has another partition or later offsets than AvailableNow found, or a log is gone or shorter.
     """
     for at, offset in end.offsets.items():
         if at not in available or offset > available[at]:

@@ -1,10 +1,10 @@
-"""The writer of a stream: tasks stage rows, and one commit a batch makes them visible, once.
+"""The writer of a stream: tasks stage rows, and one commit per batch makes them visible, once.
 
-Spark repeats a batch that it does not know to be committed. Such a batch has the number that it had, so the commit
+Spark repeats a batch if it does not know that it was committed. The repeated batch has the same number, so the commit
 records the query, the batch's number and a digest of its rows (`sparklog.topic.write.txn_versions`), and a batch that
-was committed writes nothing. A number that comes again with other rows, or that leaves some out, is an error: the
-checkpoint and the log directory are not of the same time. Spark tells a task its query, and a commit only the number of
-the batch: the tasks pass the query on.
+was committed before writes nothing. A repeated number with other rows, or a gap in the numbers, is an error: the
+checkpoint and the log directory are not of the same time. Spark tells a task its query, but tells a commit only the
+number of the batch; so the tasks pass the query on.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _QUERY_ID: Final = "sql.streaming.queryId"
 
 @dataclass
 class StagedByStreamTask(WriterCommitMessage):
-    """What one task of a batch has staged, the digest of its rows, and for which query."""
+    """The files that one task of a batch has staged, the digest of its rows, and the query's id."""
 
     staged: list[StagedRun]
     digest: RowsDigest
@@ -50,9 +50,9 @@ class SeglogStreamWriter(LoadedByWorkers, DataSourceStreamArrowWriter):
     Parameters
     ----------
     options : WriteOptions
-        What the user asked for.
+        The user's options.
     schema : StructType
-        Of the rows.
+        The schema of the rows.
     """
 
     def __init__(self, options: WriteOptions, schema: StructType) -> None:
@@ -60,7 +60,7 @@ class SeglogStreamWriter(LoadedByWorkers, DataSourceStreamArrowWriter):
 
     @plain_errors()
     def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedByStreamTask:
-        """Stage the rows of one task, whose files say that it runs: no job was begun for it."""
+        """Stage the rows of one task. Each task begins a job of its own, since the driver has begun none."""
         context = running_task()
         query_id = _query_of(context)
         job_id = job_of_stream(query_id, wall_clock_ms())
@@ -70,7 +70,7 @@ class SeglogStreamWriter(LoadedByWorkers, DataSourceStreamArrowWriter):
     @plain_errors()
     @first_use_freezes()
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's
-        """Make all that was staged visible, at once; nothing if the batch was committed before."""
+        """Make all staged rows visible at once; do nothing if the batch was committed before."""
         found = [message for message in messages if isinstance(message, StagedByStreamTask)]
         staged = [each for message in found for each in message.staged]
         query_id = found[0].query_id
@@ -81,10 +81,10 @@ class SeglogStreamWriter(LoadedByWorkers, DataSourceStreamArrowWriter):
 
     @plain_errors()
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803
-        """Remove what the tasks have staged, unless the commit was decided.
+        """Remove the files that the tasks have staged, unless the commit was decided.
 
-        Of tasks that failed Spark hands over nothing. They have removed their files, and the query's next commit
-        removes what a task that was killed has left.
+        Spark passes no messages of failed tasks. They have removed their files themselves, and the query's next commit
+        removes the files of killed tasks.
         """
         for query_id in {message.query_id for message in messages if isinstance(message, StagedByStreamTask)}:
             self._destination.abort(self._destination.job(job_of_stream(query_id, wall_clock_ms()), [], None))

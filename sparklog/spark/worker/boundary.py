@@ -1,9 +1,9 @@
-"""Shortens an error of ours for the person whose query it ends.
+"""Shortens sparklog's errors to their messages, for the person whose query fails.
 
-Spark runs a data source in worker processes, and puts the text of an exception into an error of its own: as a whole
-traceback, whose last line is the message. The message of a `SeglogError` says everything, so it is handed over alone,
-with one more line for an exception of another library that caused it. A worker ends with the exception that it
-reports, so it does no harm to set the variable in its environment by which Spark chooses the form of the report.
+Spark runs a data source in worker processes, and puts the text of an exception into an error of its own: a whole
+traceback, whose last line is the message. The message of a `SeglogError` says everything, so it is passed on alone,
+with one more line for an exception of another library that caused it. An environment variable chooses the form of
+Spark's report. Setting it does no harm, since a worker ends with the exception that it reports.
 
 ``spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled=false`` brings the whole tracebacks back.
 
@@ -25,9 +25,9 @@ _HIDDEN: Final = "SPARK_HIDE_TRACEBACK"
 
 @contextmanager
 def plain_errors() -> Iterator[None]:
-    """Let a `SeglogError` leave a worker of Spark as its message and its cause, without the traceback.
+    """Let a `SeglogError` leave a Spark worker as its message and its cause, without the traceback.
 
-    Outside of such a worker, and for any other exception, nothing is changed.
+    Outside such a worker, and for any other exception, this changes nothing.
     """
     try:
         yield
@@ -35,7 +35,7 @@ def plain_errors() -> Iterator[None]:
         cause = _cause(error)
         if cause is not None and not _is_in_message(cause, error.message):
             error.add_note(f"Caused by {type(cause).__name__}: {cause}")
-        # Spark sets this for its workers, and for nothing else.
+        # Spark sets this variable for its workers only.
         if environment_value(_SHORTENED):
             set_environment_value(_HIDDEN, "1")
         raise
@@ -47,7 +47,7 @@ def _is_in_message(cause: BaseException, message: str) -> bool:
 
 
 def _cause(error: BaseException) -> BaseException | None:
-    """Return the first exception of the chain behind an error that is not one of ours."""
+    """Return the first exception in an error's chain of causes that is not a `SeglogError`."""
     cause = error.__cause__
     while isinstance(cause, SeglogError):
         cause = cause.__cause__

@@ -1,8 +1,8 @@
-"""Spares the Python workers of Spark the garbage collection of all that they have imported.
+"""Keeps Spark's Python workers from garbage-collecting everything that they have imported.
 
-A worker that is used again collects its garbage after each use, which takes some 30 ms once pandas, pyarrow and numba
-are loaded: longer than many a task. Workers run tasks, and others of them what a source does for the driver: say its
-columns, plan a read, make a writer, commit.
+A reused worker collects its garbage after each use, which takes some 30 ms once pandas, pyarrow and numba are loaded:
+longer than many tasks. Some workers run tasks, others run a source's calls for the driver: return its columns, plan a
+read, make a writer, commit.
 
 Source: apache/spark, python/pyspark/daemon.py (manager).
 """
@@ -24,10 +24,10 @@ _frozen = False
 
 @contextmanager
 def first_use_freezes() -> Iterator[None]:
-    """Exempt from garbage collection what there is at the end of the first use of a worker that is used again.
+    """Exempt all objects that exist at the end of a reused worker's first use from garbage collection.
 
-    Modules and compiled code are never garbage, and are all but all that there is. Other Python code of the query runs
-    in the same workers; its garbage is collected as before, but for cycles that are there at that one moment.
+    Almost all of them are modules and compiled code, which are never garbage. Other Python code of the query runs in
+    the same workers; its garbage is collected as before, except cycles that exist at that one moment.
     """
     global _frozen
     try:
@@ -40,6 +40,6 @@ def first_use_freezes() -> Iterator[None]:
 
 
 def _is_worker() -> bool:
-    """Tell whether this process was forked by the daemon that Spark starts its workers with."""
+    """Return whether this process was forked by the daemon that Spark starts its workers with."""
     program = getattr(sys.modules.get("__main__"), "__spec__", None)
     return program is not None and program.name == _DAEMON

@@ -1,10 +1,10 @@
-"""Says which Python Spark's workers run, and what to set, where that Python has no sparklog.
+"""Raises an error if the Python of Spark's workers has no sparklog: it names that Python, and the variable to set.
 
 Workers run what ``PYSPARK_PYTHON`` names, else the ``python3`` of their path, whatever Python the driver runs. Without
-sparklog there Spark knows no such format, or a task cannot load its reader, and it says so in a hundred lines.
+sparklog there, Spark does not know the format or a task cannot load its reader, and reports that in a hundred lines.
 
-Such a worker can run no function of ours: pickled, a function of a package is only its name. So what it is asked is an
-expression, which Python's own `eval` takes.
+Such a worker can run no function of ours, since a pickled function of a package is only its name. So the worker gets an
+expression, for Python's own `eval`.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("sparklog")
 
-# The package, and what of the packages that it needs says whether it was installed or only happens to be in the path.
+# The package, and those of its dependencies that show whether it was installed or only happens to be in the path.
 _NEEDED: Final = ("sparklog", "numpy", "numba", "pyarrow")
 _ANSWER: Final = f"""(lambda sys, find, dumps: dumps([sys.executable, sys.version.split()[0],
     [name for name in {_NEEDED} if find(name) is None]]))(
     __import__("sys"), __import__("importlib.util").util.find_spec, __import__("json").dumps)"""
 
-# What a worker unpickles: nothing of the package is looked up before it is known to be there. Only Spark's own frames
-# would stand in the traceback, which it leaves out where this variable is set.
+# The expression that a worker unpickles: it looks up nothing of the package before it knows that the package exists.
+# The traceback would have only Spark's own frames; Spark leaves it out if this variable is set.
 _LOAD: Final = """(__import__("pickle").loads(pickled)() if __import__("importlib.util").util.find_spec("sparklog") else
     __import__("os").environ.update(SPARK_HIDE_TRACEBACK="1") or (_ for _ in ()).throw(ImportError(
     f"the Python that this worker of Spark runs, {__import__('sys').executable}, has no sparklog: install it there, "
     "or set PYSPARK_PYTHON to a Python that has it, before the session is made")))"""
 
-# What Spark says where a worker's Python cannot be asked at all, and which of it is the reason.
+# Spark's errors for a worker whose Python cannot run at all. The reason in such an error begins with one of these.
 _UNUSABLE: Final = ("[PYTHON_VERSION_MISMATCH]", "Cannot run program", "No module named 'pyspark'")
 
 _SECONDS_MAX: Final = 60
@@ -47,7 +47,7 @@ _asked: Final[WeakSet[SparkSession]] = WeakSet()
 
 
 class LoadedByWorkers:
-    """A base of what Spark's tasks are handed: a worker without sparklog says so, instead of failing to unpickle it."""
+    """Base of the objects that Spark's tasks get: a worker without sparklog says so, instead of failing to unpickle."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return eval, (_LOAD, {"pickled": pickle.dumps(partial(_restored, type(self), vars(self)))})
@@ -60,16 +60,16 @@ def _restored(kind: type, state: dict[str, Any]) -> Any:
 
 
 def check_workers(spark: SparkSession) -> None:
-    """Ask a worker of Spark, once a session, whether its Python has sparklog.
+    """Check, once per session, that the Python of Spark's workers has sparklog.
 
-    Where workers are processes of this machine, their Python is asked directly, which takes 50 ms. Otherwise, and where
-    it seems to lack something that the session may give to its workers, a task of one row asks. Spark starts its
-    workers for it, which the first query then need not do.
+    If workers are processes of this machine, their Python is run directly, which takes 50 ms. Otherwise, or if it seems
+    to lack something that the session may give to its workers, a task of one row checks. Spark starts its workers for
+    that task, so the first query need not.
 
     Raises
     ------
     WorkerPythonError
-        It has not, or Spark cannot run it.
+        That Python has no sparklog, or Spark cannot run it.
     """
     if spark in _asked:
         return
@@ -101,7 +101,7 @@ _REMEDY: Final = (
 
 
 def _reason(text: str) -> str:
-    """Return why Spark cannot run its workers' Python; nothing where something else is wrong."""
+    """Return why Spark cannot run its workers' Python; an empty text if the error is about something else."""
     for line in text.splitlines():
         for sign in _UNUSABLE:
             if sign in line:
@@ -110,7 +110,7 @@ def _reason(text: str) -> str:
 
 
 def _has_all_here(spark: SparkSession) -> bool:
-    """Tell whether the workers of a session on this machine alone have everything, from a Python started as theirs."""
+    """Return whether the session's workers all run on this machine and have everything, by starting their Python."""
     context = getattr(spark, "sparkContext", None)
     if context is None or not context.master.startswith("local"):
         return False
@@ -126,7 +126,7 @@ def _has_all_here(spark: SparkSession) -> bool:
 def _answer(spark: SparkSession) -> str:
     context = getattr(spark, "sparkContext", None)
     if context is not None:
-        # Much less of Spark is started than for a query.
+        # This starts much less of Spark than a query.
         (answer,) = context.parallelize([_ANSWER], 1).map(eval).collect()
     else:
         from pyspark.sql.functions import lit, udf

@@ -95,4 +95,4 @@ def test_topic_that_is_not_there_is_not_made(tmp_path: Path) -> None:
     result = produce(tmp_path, b"a\n")
     assert result.exit_code == 2
     assert list(tmp_path.iterdir()) == []
-    assert "are of lines" in produce(tmp_path, b"", "--format", "jsonl", "--null-marker", "x").stderr
+    assert "are for lines" in produce(tmp_path, b"", "--format", "jsonl", "--null-marker", "x").stderr

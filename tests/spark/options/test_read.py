@@ -197,7 +197,7 @@ def test_wrong_value_is_refused_in_the_connectors_words(given: dict[str, str], m
         ({"subscribePattern": "("}, "not a regular expression"),
         ({"columns": "ofset"}, "no column 'ofset': did you mean 'offset'?"),
         ({"columns": "timestamptype"}, "did you mean 'timestampType'?"),
-        ({"columns": "offset,offset"}, "column 'offset' is asked for twice"),
+        ({"columns": "offset,offset"}, "column 'offset' is given twice"),
         ({"columns": ","}, "columns names no column"),
         ({"paths": "/a,/b"}, "JSON list"),
         ({"startingOffset": "earliest"}, "did you mean 'startingOffsets'?"),

@@ -264,7 +264,7 @@ def test_topic_that_was_made_anew_is_read_from_its_beginning(tmp_path: Path) -> 
         with_id(folder, "AAAAAAAAAAAAAAAAAAAAAg")
 
     said, found = lost(tmp_path, remake)
-    assert "the topic of t-0 was deleted and made anew: it has another id than when it was read" in said
+    assert "the topic of t-0 was deleted and made again: it has another id than when it was read" in said
     assert found == [("t-0", 0, 30)]
 
 
