@@ -116,7 +116,7 @@ class CleanJob:
         return [CleanTask(n, tuple(each[rows_of])) for n, rows_of in enumerate(rows)]
 
     def _config_of(self, topic: str, stored: StoredConfigs) -> LogConfig:
-        """Return the configuration of a topic. Without a given retention nothing is deleted: no default may lose records.
+        """Return the configuration of a topic. Without a given retention there is none: no default may lose records.
 
         Kafka's default is a week; a cluster with another default does not store it in its log directories.
         """

@@ -368,7 +368,7 @@ def _read_csv(opener: Callable[[], Any], wanted: WantedColumns, options: Csv) ->
         seen = 0
         try:
             for rows in pa.csv.open_csv(opener(), *_csv_settings(options, block_bytes), convert):
-                # A row that is longer than a block makes reading begin again with larger blocks; skip rows already read.
+                # A row longer than a block makes reading begin again with larger blocks: skip rows already read.
                 left = rows.slice(max(done - seen, 0))
                 seen += rows.num_rows
                 done = max(done, seen)

@@ -170,8 +170,8 @@ class FolderTarget(ABC):
 class TableFolder(FolderTarget):
     """A folder of files, such as Parquet, and its ledger.
 
-    A commit is decided when its lines of the ledger are on the disk. Then its files get their names. A file exists until
-    that is finished; if a run finds it, it finishes the naming.
+    A commit is decided when its lines of the ledger are on the disk. Then its files get their names. Until that is
+    finished a marker file exists; a run that finds the marker finishes the naming.
     """
 
     @property
@@ -248,7 +248,7 @@ class TableFolder(FolderTarget):
         # Staged files may belong to a ledger that cannot be read.
         ledger = self.ledger()
         if is_unfinished:
-            # The run that wrote the last commit may have died before it was on the disk; it must be before files are named.
+            # The last commit may not be on the disk yet if its run died; it must be there before files get names.
             with storage.open_for_append(self.ledger_path) as file:
                 file.truncate(ledger.size_bytes)
                 file.sync()

@@ -80,7 +80,7 @@ def to_marks(moved: Iterable[Moved]) -> dict[str, dict[str, Any]]:
 
 
 def from_mark(at: TopicPartition, mark: Mapping[str, Any]) -> Moved:
-    """Return the range of a partition that was moved last, from its mark; only the end is certain to be in it."""
+    """Return the last move of a partition from its mark, as an empty range at its end."""
     end_offset = int(mark["to"])
     identity = LogIdentity.of_fields(mark)
     return Moved(
