@@ -148,7 +148,7 @@ class Selection:
     fail_on_data_loss: bool = option(
         "fail_on_data_loss",
         True,
-        doc="Whether missing offsets that were never moved are an error, and not only a warning.",
+        doc="Whether offsets that are gone and were never moved are an error; otherwise a warning.",
     )
 
     def __post_init__(self) -> None:

@@ -78,7 +78,7 @@ def copy(
     keep_producers : bool
         Whether producers keep their ids, for a restore of the same cluster. By default they keep them only in a topic
         of the same name, in a directory with the same ``cluster.id``; elsewhere they get ids that no cluster reaches.
-        Otherwise a broker could take batches of new producers of its cluster, with the same ids, for repetitions.
+        With kept ids a broker could take batches of new producers of its cluster for repetitions.
     recompress : str, optional
         The codec that all batches get, by Kafka's name.
     since_last : bool

@@ -225,7 +225,7 @@ class CopyPlan:
         return self._clusters[directory]
 
     def _note_topic_id(self, folder: PartitionFolder, target_topic: str, topic_id: str | None) -> None:
-        """Note the topic id from a source, if the topic is the same and the target has no or the same cluster; else None."""
+        """Note the topic id of a source; None if the target's topic has another name or is of another cluster."""
         if target_topic not in self._topic_ids:
             there = [self._directory.folder(name) for name, is_folder in self._there.items() if is_folder]
             self._topic_ids[target_topic] = {_topic_id_of(each) for each in there if each.topic == target_topic}

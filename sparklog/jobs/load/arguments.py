@@ -94,7 +94,7 @@ def load(
     config : mapping of str to object, optional
         Topic properties by Kafka's names, such as ``{"compression.type": "zstd"}``.
     partitioner : str
-        How a row that names no partition gets one; see the option of Spark's writes.
+        How a row that names no partition gets one; see the option ``partitioner`` of Spark's writes.
     key, value, headers, timestamp, partition, topic_column : str, optional
         The names of columns; None if there is no such column. Other columns are left out. Every column except the value
         may be missing; a name that you give must be in some file. Keys and values are text or bytes; timestamps are
