@@ -42,8 +42,8 @@ _OF_LOG: Final = (CorruptLogError, DataLossError, OutputNameError, UnreadableLog
 """Errors that keep a job from moving anything of a log."""
 _ANEW: Final = "Move it to another target, or give the old ledger up"
 _GO_ON: Final = (
-    "Move it to another target; or, to go on there at offset {} all the same, export it with adopt (--adopt), or copy "
-    "all of it behind what is there with since_last=False (--no-since-last)"
+    "Move it to another target; or, to continue there at offset {} nevertheless, export it with adopt (--adopt), or "
+    "copy all of it after the records there with since_last=False (--no-since-last)"
 )
 
 
@@ -264,8 +264,8 @@ class LogSource:
 
     def _lose(self, message: str) -> None:
         if self.selection.fail_on_data_loss:
-            raise DataLossError(f"{message}. Set fail_on_data_loss to false to go on with what is there")
-        _log.warning("%s; going on with what is there", message)
+            raise DataLossError(f"{message}. Set fail_on_data_loss to false to continue with the offsets that exist")
+        _log.warning("%s; continuing with the offsets that exist", message)
 
 
 HighWatermarks = Mapping[LogDirectory, Mapping[TopicPartition, int]]
@@ -316,12 +316,12 @@ def _refuse_another(found: Selected, layout: PartitionLayout, moved: Moved) -> N
     difference = moved.identity.difference(found.identity(end))
     if difference == TOPIC_ID:
         raise DataLossError(
-            f"the topic of {path} has the id {found.topic_id}, and what was moved of {at} was of {moved.topic_id}: it "
+            f"the topic of {path} has the id {found.topic_id}, and {at} was moved from {moved.topic_id}: it "
             f"was deleted and made again. {_GO_ON.format(end)}"
         )
     if difference == LOG_ID:
         raise DataLossError(
-            f"{path} has the id {found.log_id}, and what was moved of {at} was of {moved.log_id}: it was deleted and "
+            f"{path} has the id {found.log_id}, and {at} was moved from {moved.log_id}: it was deleted and "
             f"made again, or is another log of that name. {_GO_ON.format(end)}"
         )
     epoch = found.leader_epoch(end)
@@ -354,7 +354,7 @@ def check_sources(sources: Sequence[LogSource]) -> list[PartitionFolder]:
     for source in sources:
         for each in (*(source.start.offsets or ()), *(source.end.offsets or ())):
             if each not in there:
-                raise InvalidOptionError(f"an offset of {each} is given, which is not read")
+                raise InvalidOptionError(f"an offset is given for {each}, which is not read")
     return folders
 
 

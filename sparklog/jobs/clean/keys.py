@@ -43,7 +43,7 @@ def read_keys(source: Keys) -> KeySet:
         keys = _array(source)
     found = key_set(keys)
     if not found.count:
-        raise InvalidOptionError("there is no key among the keys")
+        raise InvalidOptionError("no keys are given")
     return found
 
 
@@ -69,7 +69,7 @@ def _of_parquet(data: pa.Buffer) -> pa.ChunkedArray:
     names = file.schema_arrow.names
     name = names[0] if len(names) == 1 else _COLUMN
     if name not in names:
-        raise InvalidOptionError(f"of its columns {', '.join(names)} none is named {_COLUMN}")
+        raise InvalidOptionError(f"none of its columns {', '.join(names)} is named {_COLUMN}")
     column: pa.ChunkedArray = file.read([name]).column(0)
     return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
 

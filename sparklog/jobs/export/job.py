@@ -301,7 +301,7 @@ def _refuse_gone(whole: ReadRange, log: LogReader) -> None:
     if whole.start_offset < log.start_offset or whole.end_offset > log.end_offset:
         raise DataLossError(
             f"{whole} was to be moved, and the log now has offsets [{log.start_offset}, {log.end_offset}): repeat the "
-            f"job, which goes on from what is there"
+            f"job, which continues with these"
         )
 
 
@@ -311,7 +311,7 @@ def _refuse_replaced(piece: ExportPiece, layout: PartitionLayout) -> None:
     if difference is not None:
         raise DataLossError(
             f"{piece.range} was to be moved, and its log has another {difference} now: it was made again or cut "
-            f"meanwhile. Repeat the job, which says what can be done"
+            f"meanwhile. Repeat the job: its error tells what can be done"
         )
 
 
@@ -321,6 +321,6 @@ def _refuse_nested(target: Target, directory: LogDirectory) -> None:
     same_scheme = target.storage.scheme == directory.storage.scheme
     if same_scheme and is_within(directory.storage.real(directory.path), target.storage.real(target.path)):
         raise InvalidOptionError(
-            f"the logs of {directory.path} are in the target {target.path}: who reads the table would meet their "
+            f"the logs of {directory.path} are in the target {target.path}: readers of the table would find their "
             f"files. Move to another folder"
         )

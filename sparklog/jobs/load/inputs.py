@@ -149,8 +149,8 @@ def _kind_of(path: str, given_format: str | None) -> tuple[str, str | None]:
     if kind is None:
         known, codecs = (", ".join(f".{each}" for each in of) for of in (_FORMAT_OF_SUFFIX, _CODEC_OF_SUFFIX))
         raise InvalidOptionError(
-            f"{path} is of no kind that is loaded: names end with {known}, those of text also with {codecs} behind "
-            f"that. Say its format, choose other files by a pattern, or have its name begin with _ to leave it out"
+            f"{path} is of an unknown kind: names end with {known}, those of text also with {codecs} after "
+            f"that. Give its format, choose other files by a pattern, or make its name begin with _ to skip it"
         )
     if codec is not None and kind not in (CSV, JSON):
         raise InvalidOptionError(f"{path} is compressed as a whole, and is to be {kind}: decompress it first")

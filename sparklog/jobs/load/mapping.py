@@ -78,7 +78,7 @@ class Columns:
             if wanted is not None and wanted not in FORMATS:
                 raise InvalidOptionError(f"{name} is {wanted!r}, and must be {' or '.join(FORMATS)}")
         if self.value_format is not None and self.value_json:
-            raise InvalidOptionError("value_format is of a column of values, and value_json makes them: give one")
+            raise InvalidOptionError("value_format needs a column of values, and value_json makes them: give one")
         named = [name for name in self._sources.values() if name is not None]
         twice = next((name for name in named if named.count(name) > 1), None)
         if twice is not None:

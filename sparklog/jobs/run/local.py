@@ -135,7 +135,7 @@ class _Thread(_Worker):
         self._thread.join(_ENDS_WITHIN_SECONDS)
 
     def ended(self) -> SeglogError:
-        return SeglogError("the thread that worked on it has ended before its time")
+        return SeglogError("the thread that worked on it ended too early")
 
 
 class _Process(_Worker):

@@ -93,7 +93,7 @@ def _adopted(target: TableFolder, ledger: Ledger, unknown: list[tuple[FileName, 
         if name.start_offset < start:
             raise InvalidOptionError(
                 f"{join_path(target.path, paths[0])} holds offsets from {name.start_offset} on of {at}, and those up "
-                f"to {start} are in other files: remove what is there twice, or move to another target"
+                f"to {start} are in other files: remove the files with the same rows, or move to another target"
             )
         last[at] = name.end_offset
         both = [_read(target, path) for path in paths]

@@ -46,8 +46,8 @@ _log = logging.getLogger("sparklog")
 
 _OUTLIVED = "offsets up to {} of {} count as moved, and the table was restored to a version before them"
 _OF_OUTLIVED = (
-    "What is said of them outlived their rows, which are not moved again. Restore the table to a version that has "
-    "them, or move to another table; or go on behind them with adopt (--adopt)"
+    "These marks outlived their rows, which are not moved again. Restore the table to a version that has them, or move "
+    "to another table; or continue after them with adopt (--adopt)"
 )
 _FOLDER_TYPES = {"topic": pa.string(), "partition": pa.int32(), "date": pa.date32(), "hour": pa.int32()}
 _COMMITS_LOOKED_AT = 100
@@ -88,7 +88,9 @@ class DeltaTarget(LakeTarget):
                 return None
             mark, is_taken_away = history.mark(at)
             if mark.get("to") != end_offset:
-                _log.warning("no commit of %s says any more of which log %s is up to %d", self.path, at, end_offset)
+                _log.warning(
+                    "no commit of %s tells any longer which log %s was read from up to %d", self.path, at, end_offset
+                )
                 return from_mark(at, {"to": end_offset})
             if is_taken_away and not adopts:
                 raise DataLossError(f"{self.path}: {_OUTLIVED.format(end_offset, at)}. {_OF_OUTLIVED}")

@@ -150,7 +150,7 @@ class IcebergTarget(LakeTarget):
             ) from other
         if isinstance(error, _exceptions().CommitStateUnknownException) and not has_taken:
             raise CommitNotKnownError(
-                f"the table {self.table} may take a commit yet, whose answer was lost: {error}. Repeat the job later: "
+                f"the table {self.table} may still take a commit whose answer was lost: {error}. Repeat the job later: "
                 f"it finds out, and moves nothing twice"
             ) from error
         return has_taken

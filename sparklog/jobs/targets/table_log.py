@@ -60,7 +60,7 @@ class TableLog:
     keeps_rows : bool
         Whether all commits certainly did nothing except add files, and merge rows into other files.
     outlived : tuple of str
-        Ranges that are marked as moved although the table was restored to a version before them.
+        A message for each partition that is marked as moved beyond the version that the table was restored to.
     """
 
     commits: tuple[LedgerCommit, ...]

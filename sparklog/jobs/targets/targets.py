@@ -197,9 +197,9 @@ class TableFolder(FolderTarget):
         def last(at: TopicPartition) -> Moved | None:
             if at in blocked:
                 raise OutputNameError(
-                    f"what was moved of {at} before is in {self.staged_path(blocked[at].staged)}, and could not get "
-                    f"its name {join_path(self.path, blocked[at].path)}. Move away what is there, and repeat the job, "
-                    f"or take the rows from the staged file and move that away"
+                    f"rows of {at} that were moved before are in {self.staged_path(blocked[at].staged)}, which cannot "
+                    f"get its name {join_path(self.path, blocked[at].path)}. Move away the file of that name, and "
+                    f"repeat the job, or take the rows from the staged file and move that away"
                 )
             return ledger.moved.get(at)
 
@@ -294,7 +294,7 @@ def refuse_other_settings(path: str, before: Mapping[str, str], now: Settings) -
         was = before.get(name, "" if before and name == _FILTER else value)
         if was != value:
             raise InvalidOptionError(
-                f"what was moved to {path} before has {name} {was or 'of nothing'!r}, and now it is "
+                f"the target {path} was written with {name} {was or 'of nothing'!r}, and now it is "
                 f"{value or 'nothing'!r}: a table has one shape. Give the same again, or move to another target"
             )
 
@@ -384,7 +384,7 @@ def refuse_taken(storage: Storage, path: str, relative: str) -> None:
         is_taken = storage.identity(whole) is not None
     except StorageError as error:
         hint = "copy a topic with a long name to a shorter one (sparklog copy --renames), and move that"
-        raise OutputNameError(f"no file can have the name that its rows ask for: {error.message}; {hint}") from error
+        raise OutputNameError(f"no file can have the name that its rows need: {error.message}; {hint}") from error
     if is_taken:
         raise OutputNameError(f"{whole} is there, and no ledger knows it: move it away, and repeat the job")
 
