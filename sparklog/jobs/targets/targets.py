@@ -294,7 +294,7 @@ def refuse_other_settings(path: str, before: Mapping[str, str], now: Settings) -
         was = before.get(name, "" if before and name == _FILTER else value)
         if was != value:
             raise InvalidOptionError(
-                f"the target {path} was written with {name} {was or 'of nothing'!r}, and now it is "
+                f"the target {path} has {name} {was or 'of nothing'!r}, and now it is "
                 f"{value or 'nothing'!r}: a table has one shape. Give the same again, or move to another target"
             )
 
