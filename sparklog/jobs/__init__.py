@@ -1,1 +1,1 @@
-"""Work on whole directories: a plan of tasks, tasks that run side by side, and commits that say what was done."""
+"""Jobs on whole directories: each plans tasks, runs them in parallel, and commits and records their results."""

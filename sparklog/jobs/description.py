@@ -14,7 +14,7 @@ from sparklog.log.places import PartitionFolder
 from sparklog.storage.registry import PathText, paths_of
 
 _LOOK_BYTES: Final = 1 << 19
-"""To look at the names and the ends of a log takes about as long as to scan the headers of so many bytes."""
+"""Looking at the names and the ends of a log takes about as long as scanning the headers of this many bytes."""
 
 
 def describe(
@@ -28,7 +28,7 @@ def describe(
 ) -> Iterator[PartitionDescription]:
     """Describe logs: their offsets, times, sizes, codecs and formats.
 
-    Other parameters and errors are as of `sparklog.verify`.
+    Other parameters and errors: see `sparklog.verify`.
 
     Parameters
     ----------
@@ -36,12 +36,12 @@ def describe(
         Scan the header of every batch, so that everything is counted. By default only names, indexes and the batches
         at the ends of segments are read.
     ratio : bool
-        Decompress every batch as well, to say what compression saves.
+        Decompress every batch as well, to compute what compression saves.
 
     Yields
     ------
     PartitionDescription
-        In the order of the paths and of their partitions. Damage is no error: ``error`` of a description says it.
+        One for each log, in the order of the paths and of their partitions. Damage raises no error: it is in ``error``.
     """
     runner = runner_of(processes, spark)
     folders = dict.fromkeys(folder for each in paths_of(path) for folder in logs_at(each).folders)
@@ -50,14 +50,14 @@ def describe(
 
 @dataclass(frozen=True)
 class DescribeJob:
-    """Describes logs, as `describe_step_by_step` does; ``workers`` tasks run at a time, about."""
+    """Describes logs, as `describe_step_by_step` does; about ``workers`` tasks run at a time."""
 
     folders: tuple[PartitionFolder, ...]
     is_full: bool = False
     is_decompressed: bool = False
     workers: int = 1
 
-    # Python does much of the work: threads would wait for each other.
+    # Python does much of the work, so threads would wait for each other.
     threads_bytes_max = 0
 
     def plan(self) -> list[LogsTask]:

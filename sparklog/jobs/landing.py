@@ -1,4 +1,4 @@
-"""The logs that a load or a copy has written to: whether they still hold what it wrote."""
+"""Checks whether the logs that a load or a copy has written to still hold what it wrote."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sparklog.write.commit_plan import PartitionChange
 
 
 def landed_of(directory: LogDirectory, changes: Mapping[str, PartitionChange]) -> list[Landed]:
-    """Return the logs that a commit changes, as it will leave them."""
+    """Return the logs that a commit changes, with their ids and ends after it."""
     return [
         Landed(name, change.log_id or read_log_id(directory.folder(name)), change.end_offset)
         for name, change in changes.items()
@@ -21,7 +21,7 @@ def landed_of(directory: LogDirectory, changes: Mapping[str, PartitionChange]) -
 
 
 def lost_since(directory: LogDirectory, landed: Iterable[Landed]) -> str | None:
-    """Say which of some logs does not hold what was written to it any more, and why; None where all may."""
+    """Return why a log no longer holds what was written to it, for the first such log; None if all may hold it."""
     for each in landed:
         folder = directory.folder(each.folder)
         if not directory.storage.is_folder(folder.location):
@@ -32,7 +32,7 @@ def lost_since(directory: LogDirectory, landed: Iterable[Landed]) -> str | None:
         try:
             end_offset = read_layout(folder).end_offset
         except CorruptLogError:
-            # Whoever writes to it says so.
+            # The next writer to this log reports the damage.
             continue
         if end_offset < each.end_offset:
             return f"{folder.location} ends at offset {end_offset}, and ended at {each.end_offset}: it was cut"

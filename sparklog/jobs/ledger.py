@@ -1,8 +1,8 @@
-"""The ledger: what jobs have moved to a target, so that the next one goes on from there.
+"""Reads and writes ledgers. A ledger records what jobs have moved to a target, and the next job continues from there.
 
-It is a file of JSON lines. In a folder of tables it is ``_seglog/ledger.jsonl``, in a log directory
-``seglog.ledger.jsonl``. A commit adds lines, at once: one for each range of offsets that was moved, or file that was
-loaded, and then one that says that they count:
+A ledger is a file of JSON lines: ``_seglog/ledger.jsonl`` in a folder of tables, ``seglog.ledger.jsonl`` in a log
+directory. A commit adds its lines at once: one for each range of offsets that was moved, or file that was loaded, and
+then a line of kind ``commit``, which makes them valid:
 
     {"kind": "moved", "topic": "events", "partition": 0, "from": 0, "to": 1000, "rows": 998, "log_bytes": 98304,
      "topic_id": "...", "leader_epoch": 3, "source": "/logs", "target_topic": "events",
@@ -16,28 +16,28 @@ loaded, and then one that says that they count:
     {"kind": "commit", "version": 1, "number": 7, "job": "export", "run": "...", "time_ms": 1700000000000,
      "lines": 2, "crc32c": 305419896}
 
-    from, to              the offsets that were moved, the end exclusive; those of a partition follow one another
-    rows                  how many records they had for a reader of the job's isolation level
-    topic_id              of ``partition.metadata``, null where there is none
-    leader_epoch          that of the last offset by ``leader-epoch-checkpoint``, null where there is none
-    log_id, end_batch     of `sparklog.log.log_identity`, at the end of the range; left out where there is none
-    source, target_topic  of a copy, the log directory that it has read, and the topic that it has written to
-    producers_of          of a copy, names the source whose producers got other ids; null where they kept theirs
-    into                  the topic, or topic:partition, that a load was told; null where rows name their topics
+    from, to              the offsets that were moved, the end exclusive; the ranges of a partition are consecutive
+    rows                  the number of records in them for a reader of the job's isolation level
+    topic_id              from ``partition.metadata``; null if there is none
+    leader_epoch          epoch of the last offset by ``leader-epoch-checkpoint``; null if there is none
+    log_id, end_batch     see `sparklog.log.log_identity`, at the end of the range; left out if there is none
+    source, target_topic  of a copy: the log directory that it has read, and the topic that it has written to
+    producers_of          of a copy: the source whose producers got other ids; null if they kept their ids
+    into                  the topic, or topic:partition, that a load was given; null if rows name their topics
     files.path            relative to the target
-    dead_letters          files of records that were not decoded, in the same words; left out where there is none
-    files.staged          under which name the file was staged, in the same folder as the ledger; a commit renames it
-    landed                a log that a load or a copy has written to, its id and its end behind that commit
-    settings              how all of a folder of tables is written; the first commit says it
+    dead_letters          files of records that were not decoded, with the same fields; left out if there is none
+    files.staged          the name under which the file was staged, in the ledger's folder; a commit renames the file
+    landed                a log that a load or a copy has written to, its id and its end after that commit
+    settings              how all files of a folder of tables are written; the first commit has it
     number                counts the commits from 0
-    crc32c                of a file's bytes; in a commit, of the bytes of the lines before it that are its own
+    crc32c                of a file's bytes; in a commit, of the bytes of its own lines before it
 
-Lines behind the last commit are those of one that died while it wrote them, and count as if they had never been. In a
-folder of tables the commit is decided once its lines are on the disk; its files are renamed then, and the next run
-renames what is left of them.
+Lines after the last commit belong to a run that died while it wrote them, and are ignored. In a folder of tables a
+commit is decided once its lines are on the disk; then its files are renamed, and the next run renames those that are
+left.
 
-A ledger is never cut short, since it also says which files there are, and with which checksums. A run reads all of it
-once, or twice after one that died: 10,000 commits of ten ranges each, 34 MiB, take 0.7 s.
+Old entries of a ledger are never removed, since it also lists the files and their checksums. A run reads all of it
+once, or twice after a run that died: 10,000 commits of ten ranges each, 34 MiB, take 0.7 s.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ _COMMIT_LINE_BYTES_MAX: Final = 1 << 12
 
 @dataclass(frozen=True, slots=True)
 class MovedFile:
-    """A file that a commit made visible; see the module for the fields."""
+    """A file that a commit made visible. The module describes the fields."""
 
     path: str
     size_bytes: int
@@ -90,7 +90,7 @@ class MovedFile:
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """A range of offsets of a partition that was moved; see the module for the fields."""
+    """A range of offsets of a partition that was moved. The module describes the fields."""
 
     topic: str
     partition: int
@@ -110,12 +110,12 @@ class Moved:
 
     @property
     def identity(self) -> LogIdentity:
-        """What the log is known by at the end of the range."""
+        """The identity of the log at the end of the range."""
         return LogIdentity(self.topic_id, self.log_id, self.end_batch)
 
     @property
     def all_files(self) -> tuple[MovedFile, ...]:
-        """Both kinds of files."""
+        """The files of rows and the files of dead letters."""
         return self.files + self.dead_letters
 
     @property
@@ -169,7 +169,7 @@ class Moved:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A file of rows that was loaded into logs, and what it was when it was; see the module for the fields."""
+    """A file of rows that was loaded into logs, with its size and time then. The module describes the fields."""
 
     path: str
     into: str | None
@@ -195,7 +195,7 @@ class Loaded:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How all that is moved to a target is written, by name; see the module."""
+    """How everything that is moved to a target is written: settings by their names."""
 
     values: tuple[tuple[str, str], ...]
 
@@ -209,7 +209,7 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Landed:
-    """A log as a commit of a load or a copy has left it; see the module for the fields."""
+    """A log as a commit of a load or a copy has left it. The module describes the fields."""
 
     folder: str
     log_id: str | None
@@ -241,7 +241,7 @@ _KEYS: Final[Mapping[str, tuple[str, ...]]] = {
 
 @dataclass(frozen=True)
 class LedgerCommit:
-    """One commit of a ledger; ``end_position`` is that behind its last byte."""
+    """One commit of a ledger; ``end_position`` is the position after its last byte."""
 
     number: int
     job: str
@@ -252,28 +252,28 @@ class LedgerCommit:
 
     @property
     def moved(self) -> list[Moved]:
-        """The entries of ranges that were moved."""
+        """The entries for ranges that were moved."""
         return [each for each in self.entries if isinstance(each, Moved)]
 
 
 @dataclass(frozen=True)
 class Ledger:
-    """What a ledger comes to.
+    """The valid content of a ledger: the last entry of each kind and key.
 
     Attributes
     ----------
     size_bytes : int
-        The bytes of its commits; whatever is behind them does not count.
+        The size of its commits; bytes after them are ignored.
     last : LedgerCommit or None
         The last commit.
     moved : mapping of TopicPartition to Moved
-        What was moved last of each partition.
+        The range that was moved last of each partition.
     loaded : mapping of (str, str or None) to Loaded
-        What was loaded last of each path into each topic.
-    landed : mapping of the same to tuple of Landed
-        The logs that the commit of that has written to.
+        The last load of each path into each topic.
+    landed : mapping of (str, str or None) to tuple of Landed
+        By the keys of ``loaded``: the logs that the commit of that load has written to.
     settings : Settings or None
-        How all is written that was moved.
+        How everything that was moved is written.
     """
 
     size_bytes: int = 0
@@ -289,14 +289,14 @@ class Ledger:
 
 
 def read_ledger(storage: Storage, path: str) -> Ledger:
-    """Read a ledger; one that is not there is empty.
+    """Read a ledger. A missing file is an empty ledger.
 
     Raises
     ------
     CorruptCheckpointError
-        It is damaged. Nothing may be moved then, since it might be moved twice.
+        The ledger is damaged. Nothing may be moved then, since it might be moved twice.
     """
-    # Of a ledger of years hardly an entry counts any more: only those that do are made objects.
+    # Later entries replace nearly all entries of an old ledger: only those that still count are made objects.
     latest: dict[tuple[object, ...], _Line] = {}
     last, lines = None, list[_Line]()
     landed: dict[tuple[Any, ...], tuple[Landed, ...]] = {}
@@ -318,20 +318,20 @@ def read_ledger(storage: Storage, path: str) -> Ledger:
 
 
 def commits(storage: Storage, path: str) -> Iterator[LedgerCommit]:
-    """Yield the commits of a ledger in their order; errors as of `read_ledger`."""
+    """Yield the commits of a ledger in their order; errors: see `read_ledger`."""
     for commit, lines in _read_commits(storage, path):
         yield replace(commit, entries=tuple(line.entry(path) for line in lines))
 
 
 class _Line(NamedTuple):
-    """A line of an entry: its number in the file, where it begins, and what it says."""
+    """A line with an entry: its number in the file, its position, and its parsed content."""
 
     number: int
     position: int
     said: dict[str, Any]
 
     def key(self) -> tuple[object, ...]:
-        """Return what it is of: a later entry of the same counts instead."""
+        """Return the key of the entry: a later entry with the same key replaces it."""
         return tuple(map(self.said.get, _KEYS[self.said["kind"]]))
 
     def entry(self, path: str) -> Entry:
@@ -342,13 +342,13 @@ class _Line(NamedTuple):
 
 
 def _read_commits(storage: Storage, path: str) -> Iterator[tuple[LedgerCommit, list[_Line]]]:
-    """Yield commits without their entries, and the lines of these, whose checksums are right."""
+    """Yield each commit without its entries, and the lines of these, whose checksum has been verified."""
     lines: list[_Line] = []
     checksum = position = expected = 0
     is_torn = False
     for number, line in enumerate(_lines(storage, path), 1):
         where = f"line {number}"
-        # Cut off, or with zeros for what had not come to the disk: so ends what a commit wrote that died.
+        # A run that died in a commit leaves a line cut off, or with zeros for bytes that had not reached the disk.
         is_behind_torn, is_torn = is_torn, is_torn or not line.endswith(b"\n") or b"\0" in line
         if is_behind_torn and _COMMIT_MARK in line:
             raise _corrupt(path, position, f"{where} is a commit, and stands behind lines that are cut off")
@@ -367,14 +367,14 @@ def _read_commits(storage: Storage, path: str) -> Iterator[tuple[LedgerCommit, l
 
 
 def encode_commit(number: int, job: str, run: str, time_ms: int, entries: Iterable[Entry]) -> bytes:
-    """Return the lines of a commit, to be added to a ledger at once.
+    """Return the lines of a commit, which must be added to a ledger at once.
 
     Parameters
     ----------
     number : int
         `Ledger.next_number`.
     job, run : str
-        What is done, such as "export", and what tells this run of it from others.
+        The kind of job, such as "export", and the id of its run.
     time_ms : int
         Wall-clock time, ms since the epoch.
     """
@@ -385,7 +385,7 @@ def encode_commit(number: int, job: str, run: str, time_ms: int, entries: Iterab
 
 
 def next_number(storage: Storage, path: str) -> int:
-    """Return the number of the next commit of a ledger that ends with a commit, or is empty, by its last line alone."""
+    """Return the number of the next commit from the last line alone; the ledger is empty or ends with a commit."""
     if storage.identity(path) is None:
         return 0
     with storage.open(path) as file:
@@ -403,7 +403,7 @@ def _line(value: Mapping[str, Any]) -> bytes:
 
 
 def _lines(storage: Storage, path: str) -> Iterator[bytes]:
-    """Yield the lines of a file, each with its end; none where there is no file."""
+    """Yield the lines of a file with their line ends; none if the file does not exist."""
     if storage.identity(path) is None:
         return
     with storage.open(path) as file:

@@ -1,4 +1,4 @@
-"""Finds the logs that a path names, to look at them: a log directory, a topic, or the folder of a partition."""
+"""Finds the logs to look at that a path names: those of a log directory or a topic, or one partition's folder."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _TASK_BYTES: Final = 1 << 28
 
 @dataclass(frozen=True)
 class NamedLogs:
-    """A path and the folders of logs that it names.
+    """A path and the folders of the logs that it names.
 
     Attributes
     ----------
     is_directory : bool
-        Whether it is a log directory, and not only some of its partitions.
+        Whether the path is a log directory, and not only some of its partitions.
     """
 
     location: Location
@@ -38,22 +38,22 @@ class NamedLogs:
 
     @property
     def directory(self) -> LogDirectory:
-        """The log directory that the path is of."""
+        """The path as a log directory."""
         return LogDirectory(*self.location)
 
 
 def logs_at(path: PathText) -> NamedLogs:
-    """Tell what a path stands for.
+    """Find the logs that a path names.
 
-    It is the same that a read takes it for. Beyond that, a folder that holds segments is taken for a log whatever its
-    name, so that what Kafka has set aside, or someone has copied, can be looked at.
+    Paths mean the same as in a read. In addition, a folder with segments counts as a log whatever its name, so that
+    logs that Kafka has set aside, or someone has copied, can be looked at.
 
     Raises
     ------
     PathNotFoundError
-        There is nothing, or no log.
+        The path does not exist, or has no log.
     InvalidOptionError
-        No file can have such a path.
+        The text is not a valid path.
     """
     (located,) = places_at(path)
     matched = expand(located)
@@ -68,14 +68,14 @@ def logs_at(path: PathText) -> NamedLogs:
 
 @dataclass(frozen=True)
 class LogsTask:
-    """Looks at some logs, one after the other.
+    """A task that looks at some logs, one after the other.
 
     Attributes
     ----------
     directory : LogDirectory or None
-        The log directory of all of them, where it is looked at as a whole; without folders the task is that itself.
+        Their log directory, if it is looked at as a whole; a task without folders looks at the directory itself.
     is_search : bool
-        Whether records are searched for that must be absent.
+        Whether the task searches for records that must be absent.
     """
 
     name: str
@@ -94,12 +94,12 @@ def tasks_of(
     is_search: bool = False,
     look_bytes: int | None = None,
 ) -> Iterator[LogsTask]:
-    """Share logs out among tasks of about equal bytes.
+    """Distribute logs over tasks of about equal bytes.
 
     Parameters
     ----------
     look_bytes : int, optional
-        The number of bytes that a look at one log is worth; by default all bytes of its segments.
+        The size that each log counts with, in bytes; by default the bytes of its segments.
     """
     sizes = [_log_bytes(folder) if look_bytes is None else look_bytes for folder in folders]
     for rows in grouped(sizes, _TASK_BYTES, workers):
@@ -109,7 +109,7 @@ def tasks_of(
 
 
 def _log_bytes(folder: PartitionFolder) -> int:
-    """Return the number of bytes of a log's segments; 0 where the folder cannot be listed."""
+    """Return the number of bytes of a log's segments; 0 if the folder cannot be listed."""
     with suppress(SeglogError):
         entries = folder.storage.entries(folder.location)
         return sum(each.size_bytes for each in entries if (at := parse_offset_file(each.name)) and at.suffix == LOG)

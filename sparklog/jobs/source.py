@@ -1,4 +1,4 @@
-"""The logs that a job reads: which partitions, and which offsets of each."""
+"""Decides which partitions a job reads, and which offsets of each."""
 
 from __future__ import annotations
 
@@ -39,26 +39,26 @@ from sparklog.topic.selection import Selection
 _log = logging.getLogger("sparklog")
 
 _OF_LOG: Final = (CorruptLogError, DataLossError, OutputNameError, UnreadableLogError)
-"""Errors because of which nothing of a log can be moved."""
+"""Errors that keep a job from moving anything of a log."""
 _ANEW: Final = "Move it to another target, or give the old ledger up"
 _GO_ON: Final = (
-    "Move it to another target; or, to go on there at offset {} all the same, export it with adopt (--adopt), or copy "
-    "all of it behind what is there with since_last=False (--no-since-last)"
+    "Move it to another target; or, to continue there at offset {} nevertheless, export it with adopt (--adopt), or "
+    "copy all of it after the records there with since_last=False (--no-since-last)"
 )
 
 
 @dataclass(frozen=True)
 class Bound:
-    """Where to begin or to end: at offsets of partitions, at a time, or where a group is; by default nowhere.
+    """The start or end of what is read: offsets of partitions, a time, or the offsets of a group; by default none.
 
     Attributes
     ----------
     offsets : mapping of TopicPartition to int or None
-        Of the partitions that are bound.
+        The offsets, by partition; other partitions have no bound.
     time_ms : int or None
-        The first record of each partition at or after it, ms since the epoch.
+        Means the first record of each partition at or after this time, ms since the epoch.
     group : str or None
-        The consumer group whose committed offsets it is; the start of a partition of which it has none.
+        The consumer group whose committed offsets are the bound; the log start for partitions without one.
     """
 
     offsets: Mapping[TopicPartition, int] | None = None
@@ -66,7 +66,7 @@ class Bound:
     group: str | None = None
 
     def offset(self, layout: PartitionLayout, groups: OffsetsByGroup) -> int | None:
-        """Return the offset that is meant in a log; None where there is no bound."""
+        """Return the offset of the bound in a log; None if there is no bound."""
         if self.group is not None:
             return groups[self.group].get(named(layout.folder), layout.start_offset)
         if self.time_ms is not None:
@@ -77,18 +77,18 @@ class Bound:
 
 @dataclass(frozen=True)
 class Selected:
-    """A range of offsets of a partition that is to be moved, and what tells its log from another of the same name.
+    """A range of offsets of a partition to be moved, and what distinguishes its log from another of the same name.
 
     Attributes
     ----------
     topic_id : str or None
-        Of ``partition.metadata``.
+        The topic id in ``partition.metadata``.
     log_id : str or None
-        Of `sparklog.log.log_identity`.
+        The id of the log; see `sparklog.log.log_identity`.
     leader_epochs : tuple of (int, int)
-        Epochs and their start offsets, by the checkpoint of epochs.
+        Epochs and their start offsets, from the leader epoch checkpoint.
     damage : SeglogError or None
-        Why nothing of it can be moved.
+        The reason why nothing of the log can be moved; None if it can.
     """
 
     range: ReadRange
@@ -99,30 +99,30 @@ class Selected:
     damage: SeglogError | None = None
 
     def identity(self, end_offset: int) -> LogIdentity:
-        """Return what the log is known by to who has read it up to an offset."""
+        """Return the identity of the log for a reader that has read it up to an offset."""
         batch = None if self.layout is None else end_batch(self.layout, end_offset)
         return LogIdentity(self.topic_id, self.log_id, batch)
 
     def leader_epoch(self, end_offset: int) -> int | None:
-        """Return the epoch of the last offset before another; None where it is not known."""
+        """Return the epoch of the last offset before ``end_offset``; None if it is not known."""
         found = [epoch for epoch, start in self.leader_epochs if start < end_offset]
         return found[-1] if found else None
 
 
 @dataclass(frozen=True)
 class LogSource:
-    """Which logs a job reads, and how far; a frozen value that pickles.
+    """The logs that a job reads, and their ranges; a frozen value that pickles.
 
     Attributes
     ----------
     paths : tuple of str
         Log directories, topic paths, partition folders and patterns.
     selection : Selection
-        Which partitions, and which offsets of each.
+        The partitions, and the offsets of each.
     where : Where or None
-        Which of the records are moved. The others count as moved as well: their offsets were looked at.
+        The filter for records to move. The others count as moved as well, since their offsets were looked at.
     adopts : bool
-        Whether to go on in a log that is another than the one that was moved before.
+        Whether to continue in a log that is not the one that was moved before.
     """
 
     paths: tuple[PathText, ...]
@@ -141,25 +141,25 @@ class LogSource:
         return Bound(given.end_offsets, given.end_time, given.end_group)
 
     def folders(self) -> list[PartitionFolder]:
-        """Find the partitions; errors as of `sparklog.topic.places.discovery.discover`."""
+        """Find the partitions; errors: see `sparklog.topic.places.discovery.discover`."""
         return discover(self.paths).select(self.selection)
 
     def check(self) -> list[PartitionFolder]:
-        """Find the partitions; raise `InvalidOptionError` or `PathNotFoundError` where one that is asked for is not."""
+        """Find the partitions; raise `InvalidOptionError` or `PathNotFoundError` if a named one is missing."""
         return check_sources([self])
 
     def select(self, moved: Callable[[TopicPartition], Moved | None]) -> list[Selected]:
-        """Say which offsets are to be moved, those left out that were.
+        """Return which offsets are to be moved, without those that have been moved before.
 
         Parameters
         ----------
         moved : callable
-            Returns what was moved last of a partition, or None.
+            Returns the range that was moved last of a partition, or None.
 
         Returns
         -------
         list of Selected
-            Sorted by topic and partition; those without a new offset are left out, unless they are damaged.
+            Sorted by topic and partition. Partitions without new offsets are left out, unless they are damaged.
         """
         found = self._layouts()
         directories = {each.folder.directory for each in found.values() if isinstance(each, PartitionLayout)}
@@ -172,7 +172,7 @@ class LogSource:
         return [each for each in selected if each.damage is not None or each.range.size > 0]
 
     def _layouts(self) -> dict[TopicPartition, PartitionLayout | Selected]:
-        """Read the layouts of all logs at one time; one that cannot be is found by reading each for itself."""
+        """Read the layouts of all logs together; if that fails, read them one by one to find the damaged ones."""
         folders = self.folders()
         try:
             return dict(read_layouts(folders))
@@ -180,20 +180,20 @@ class LogSource:
             return {named(folder): _layout_or_damage(folder) for folder in folders}
 
     def committed(self, folders: Sequence[PartitionFolder]) -> OffsetsByGroup:
-        """Look up what the groups have committed at which to begin or to end, beside the logs that are read.
+        """Return the committed offsets of the groups that bound the source.
 
         Raises
         ------
         InvalidOptionError
-            There is no such group.
+            The group does not exist.
         """
         names = {bound.group for bound in (self.start, self.end) if bound.group is not None}
         if not names or not folders:
             return {}
-        # What decodes the offsets takes long to import: not for who names no group.
+        # The decoder of offsets takes long to import, so it is imported only if a group is named.
         from sparklog.topic.internal.groups import committed_by_groups
 
-        # A disk without a partition that is read may have the offsets as well.
+        # The offsets may also be on a disk that has none of the partitions to read.
         directories = [*log_directories(self.paths), *(each.directory for each in folders)]
         return committed_by_groups(names, directories, self.selection.offsets_path)
 
@@ -249,7 +249,7 @@ class LogSource:
         return ReadRange(layout.folder, start, end, stable)
 
     def _check_committed(self, layout: PartitionLayout, group: str, offset: int) -> None:
-        """Say that a group has committed an offset which the log has not, and which does not come next."""
+        """Report a committed offset of a group that is neither in the log nor its end."""
         if not layout.start_offset <= offset <= layout.end_offset:
             self._lose(
                 f"group {group} has committed offset {offset} of {named(layout.folder)}, and {layout.path} has offsets "
@@ -264,12 +264,12 @@ class LogSource:
 
     def _lose(self, message: str) -> None:
         if self.selection.fail_on_data_loss:
-            raise DataLossError(f"{message}. Set fail_on_data_loss to false to go on with what is there")
-        _log.warning("%s; going on with what is there", message)
+            raise DataLossError(f"{message}. Set fail_on_data_loss to false to continue with the offsets that exist")
+        _log.warning("%s; continuing with the offsets that exist", message)
 
 
 HighWatermarks = Mapping[LogDirectory, Mapping[TopicPartition, int]]
-"""Of the partitions of log directories."""
+"""The high watermarks of the partitions of log directories."""
 
 
 def _layout_or_damage(folder: PartitionFolder) -> PartitionLayout | Selected:
@@ -282,7 +282,7 @@ def _layout_or_damage(folder: PartitionFolder) -> PartitionLayout | Selected:
 
 @contextmanager
 def reading() -> Iterator[None]:
-    """Tell an error of the storage while a log is read from one of the target, which ends the job."""
+    """Raise `UnreadableLogError` for a storage error while a log is read; an error of the target ends the job."""
     try:
         yield
     except (StorageError, PathNotFoundError) as error:
@@ -302,7 +302,7 @@ def _high_watermarks(directory: LogDirectory) -> Mapping[TopicPartition, int]:
 
 
 def _refuse_cut(layout: PartitionLayout, moved: Moved) -> None:
-    """Raise `DataLossError` where a log ends before the ledger does: it was cut, or made anew."""
+    """Raise `DataLossError` if a log ends before the ledger does: it was cut, or created again."""
     if moved.end_offset > layout.end_offset:
         raise DataLossError(
             f"{layout.path} ends at offset {layout.end_offset}, and offsets up to {moved.end_offset} were moved "
@@ -311,17 +311,17 @@ def _refuse_cut(layout: PartitionLayout, moved: Moved) -> None:
 
 
 def _refuse_another(found: Selected, layout: PartitionLayout, moved: Moved) -> None:
-    """Raise `DataLossError` where a log is not the one that was moved: it was made anew, or cut and written on."""
+    """Raise `DataLossError` if a log is not the one that was moved: it was created again, or cut and written on."""
     at, path, end = moved.topic_partition, layout.path, moved.end_offset
     difference = moved.identity.difference(found.identity(end))
     if difference == TOPIC_ID:
         raise DataLossError(
-            f"the topic of {path} has the id {found.topic_id}, and what was moved of {at} was of {moved.topic_id}: it "
+            f"the topic of {path} has the id {found.topic_id}, and {at} was moved from {moved.topic_id}: it "
             f"was deleted and made again. {_GO_ON.format(end)}"
         )
     if difference == LOG_ID:
         raise DataLossError(
-            f"{path} has the id {found.log_id}, and what was moved of {at} was of {moved.log_id}: it was deleted and "
+            f"{path} has the id {found.log_id}, and {at} was moved from {moved.log_id}: it was deleted and "
             f"made again, or is another log of that name. {_GO_ON.format(end)}"
         )
     epoch = found.leader_epoch(end)
@@ -339,13 +339,13 @@ def _refuse_another(found: Selected, layout: PartitionLayout, moved: Moved) -> N
 
 
 def piece_bytes_max(selected: Sequence[Selected], task_bytes: int, workers: int) -> int:
-    """Return how many bytes of log a piece of the work has at most, which is to be done by one task."""
+    """Return the largest size, in bytes of log, of a piece of the work; one task does a whole piece."""
     layouts = [each.layout for each in selected if each.layout is not None]
     return even_share([sum(segment.size_bytes for segment in each.segments) for each in layouts], task_bytes, workers)
 
 
 def check_sources(sources: Sequence[LogSource]) -> list[PartitionFolder]:
-    """Find the partitions of sources; raise as of `LogSource.check`."""
+    """Find the partitions of sources; errors: see `LogSource.check`."""
     of_sources = [source.folders() for source in sources]
     for source, of_source in zip(sources, of_sources, strict=True):
         source.committed(of_source)
@@ -354,19 +354,19 @@ def check_sources(sources: Sequence[LogSource]) -> list[PartitionFolder]:
     for source in sources:
         for each in (*(source.start.offsets or ()), *(source.end.offsets or ())):
             if each not in there:
-                raise InvalidOptionError(f"an offset of {each} is given, which is not read")
+                raise InvalidOptionError(f"an offset is given for {each}, which is not read")
     return folders
 
 
 def source_of(
     source: PathText | Sequence[PathText], selection: Selection, where: str | None = None, *, adopts: bool = False
 ) -> LogSource:
-    """Make a source of what a user gives."""
+    """Make a source from the arguments of a caller."""
     return LogSource(places_at(source, "source"), selection, None if where is None else parse_where(where), adopts)
 
 
 def refuse_nested(storage: Storage, path: str, directory: LogDirectory) -> None:
-    """Raise `InvalidOptionError` where the target of a job is within a log directory that it reads."""
+    """Raise `InvalidOptionError` if the target of a job is within a log directory that it reads."""
     if storage.scheme == directory.storage.scheme and is_within(storage.real(path), storage.real(directory.path)):
         raise InvalidOptionError(
             f"the target {path} is in {directory.path}, whose logs are read: a folder of others in a log directory "

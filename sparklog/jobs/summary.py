@@ -1,4 +1,4 @@
-"""What a job that moves ranges of offsets says of them when it is done."""
+"""Summarises the ranges of offsets that a job has moved."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from sparklog.jobs.ledger import Moved
 
 @dataclass(frozen=True)
 class MovedSummary:
-    """What was moved.
+    """The ranges of offsets that a job has moved.
 
     Attributes
     ----------
     moved : tuple of Moved
-        A range of offsets of the source each, with its files if there are any, by topic, partition and offset.
+        Ranges of offsets of the source, each with its files, if any; sorted by topic, partition and offset.
     """
 
     run_id: str
@@ -27,15 +27,15 @@ class MovedSummary:
 
     @property
     def log_bytes(self) -> int:
-        """About how many bytes of log were moved."""
+        """The bytes of log that were moved, about."""
         return sum(each.log_bytes for each in self.moved)
 
     @property
     def partitions(self) -> int:
-        """How many partitions of the source they are of."""
+        """The number of partitions of the source that the ranges are of."""
         return len({each.topic_partition for each in self.moved})
 
 
 def in_order(moved: Iterable[Moved]) -> tuple[Moved, ...]:
-    """Sort ranges by topic, partition and offset."""
+    """Return ranges sorted by topic, partition and offset."""
     return tuple(sorted(moved, key=lambda each: (each.topic_partition, each.start_offset)))

@@ -27,35 +27,35 @@ def verify(
     spark: Any = None,
     watch: Watch | None = None,
 ) -> Iterator[Finding]:
-    """Check everything of logs: checksums, records, offsets, indexes, epochs, snapshots, checkpoints and names.
+    """Check everything in logs: checksums, records, offsets, indexes, epochs, snapshots, checkpoints and names.
 
-    Nothing is changed, and damage is no error but a finding. A broker may write to the logs meanwhile.
+    Nothing is changed, and damage is a finding, not an error. A broker may write to the logs meanwhile.
 
     Parameters
     ----------
     path : str, os.PathLike, or several
         Log directories, topics' paths (``/logs/events``), or partitions' folders.
     absent : str, os.PathLike, or keys, optional
-        Keys as of `clean`'s ``erase``: a record with such a key in any file is an error as well.
+        Keys, given like ``erase`` of `clean`: a record with such a key in any file is an error as well.
     processes : int, optional
-        How many processes of this machine verify; by default as many as the work is worth.
+        The number of processes on this machine; by default as many as the work is worth.
     spark : SparkSession, optional
-        Verifies on its cluster instead.
+        Runs the work on its cluster instead.
     watch : Watch, optional
-        Is told how far the work has come.
+        Receives the progress of the work.
 
     Yields
     ------
     Finding
-        With ``severity``, ``code``, ``path``, ``position``, ``offset`` and ``message``; path by path, and in each in
-        the order of its partitions.
+        Each has ``severity``, ``code``, ``path``, ``position``, ``offset`` and ``message``. Findings come path by path,
+        and within a path in the order of its partitions.
 
     Raises
     ------
     PathNotFoundError
-        There is no such path, or no log.
+        The path does not exist, or has no log.
     InvalidOptionError
-        An argument is not what it must be.
+        An argument is wrong.
     """
     runner = runner_of(processes, spark)
     targets = tuple(logs_at(each) for each in paths_of(path))
@@ -64,21 +64,21 @@ def verify(
 
 @dataclass(frozen=True)
 class VerifyJob:
-    """Verifies what some paths name.
+    """Verifies the logs that some paths name.
 
     Attributes
     ----------
     absent : KeySet or None
-        The keys of records that no file may hold.
+        Keys whose records no file may hold.
     workers : int
-        How many tasks run at a time, about.
+        The number of tasks that run at a time, about.
     """
 
     targets: tuple[NamedLogs, ...]
     absent: KeySet | None = None
     workers: int = 1
 
-    # Python does much of the work: threads would wait for each other.
+    # Python does much of the work, so threads would wait for each other.
     threads_bytes_max = 0
 
     def plan(self) -> list[LogsTask]:

@@ -1,7 +1,8 @@
-"""Which records of which partitions a caller asks for: the arguments of every job that reads logs, declared once.
+"""Declares the arguments of every job that reads logs, which select partitions and records of them.
 
-`Selection` declares the name, default, check and sentence of each. The functions of Python take them as the keywords of
-`SelectionArguments`, the terminal as options; `sparklog.topic.places.discovery.Discovery.select` finds the partitions.
+`Selection` declares the name, default, check and help text of each. The functions of Python take them as the keywords
+of `SelectionArguments`, the terminal as options. `sparklog.topic.places.discovery.Discovery.select` finds the
+partitions.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class SelectionArguments(TypedDict, total=False):
-    """The options of `Selection` as a caller of Python gives them."""
+    """The options of `Selection`, as a caller of Python passes them."""
 
     topics: str | Sequence[str]
     topic_pattern: str | None
@@ -75,23 +76,23 @@ def _time_option(name: str, doc: str) -> Any:
 
 @dataclass(frozen=True)
 class Selection:
-    """Which records are asked for, checked; by default all records of all topics but Kafka's own.
+    """The selected records, checked; by default all records of all topics except Kafka's internal ones.
 
     Raises
     ------
     InvalidOptionError
-        Arguments are given together of which one alone would count.
+        Two arguments are given that exclude each other.
     """
 
     topics: tuple[str, ...] = option(
-        "topics", (), parser=_topics, takes="str or sequence of str", doc="Only these topics; also internal ones."
+        "topics", (), parser=_topics, takes="str or sequence of str", doc="Only these topics; internal ones too."
     )
     topic_pattern: re.Pattern[str] | None = option(  # noqa: RUF009 - a field, like the others
         "topic_pattern",
         None,
         kind=str,
         parser=_pattern,
-        doc="Only topics whose whole name this regular expression matches.",
+        doc="Only topics whose whole name matches this regular expression.",
     )
     partitions: tuple[TopicPartition, ...] = option(
         "partitions",
@@ -101,13 +102,13 @@ class Selection:
         doc="Only these partitions; at the terminal topic:partition. Give topics, a pattern or partitions.",
     )
     start_offsets: Mapping[TopicPartition, int] | None = _offsets_option(
-        "start_offsets", "Begin at these offsets of partitions; a copy at the beginning of their batches."
+        "start_offsets", "Begin at these offsets of partitions; a copy begins at the start of their batches."
     )
     end_offsets: Mapping[TopicPartition, int] | None = _offsets_option(
-        "end_offsets", "Stop before these offsets of partitions; a copy at the end of a batch that is begun."
+        "end_offsets", "Stop before these offsets of partitions; a copy stops at the end of a batch that it has begun."
     )
     start_time: int | None = _time_option(
-        "start_time", "Begin at the first record at or after it, ms since the epoch or a datetime with a time zone."
+        "start_time", "Begin at the first record at or after it: ms since the epoch, or a datetime with a time zone."
     )
     end_time: int | None = _time_option("end_time", "Stop before the first record at or after it.")
     start_group: str | None = option(
@@ -115,39 +116,39 @@ class Selection:
         None,
         kind=str,
         also=("from_group",),
-        doc="Begin at the offsets that this consumer group has committed; where it has none, at the start.",
+        doc="Begin at the offsets that this consumer group has committed; without one, at the start of the partition.",
     )
     end_group: str | None = option(
         "end_group",
         None,
         kind=str,
         also=("to_group",),
-        doc="Stop at the offsets that this group has committed.",
+        doc="Stop at the offsets that this consumer group has committed.",
     )
     offsets_path: tuple[PathText, ...] = option(
         "offsets_path",
         (),
         parser=_paths,
         takes="str, os.PathLike or a sequence of them",
-        doc="The log directories that have ``__consumer_offsets``; by default those of the source.",
+        doc="The log directories with ``__consumer_offsets``; by default those of the source.",
     )
     isolation_level: IsolationLevel = option(  # noqa: RUF009 - a field, like the others
         "isolation_level",
         "read_committed",
         choices=("read_committed", "read_uncommitted"),
-        doc="read_committed stops at the last stable offset, before open transactions; an export of it leaves out "
+        doc="read_committed stops at the last stable offset, before open transactions; an export then leaves out "
         "aborted records.",
     )
     stops_at_high_watermark: bool = option(
         "stops_at_high_watermark",
         False,
         also=("high_watermark",),
-        doc="Stop where the replicas had confirmed all, by a broker's ``replication-offset-checkpoint``.",
+        doc="Stop at the high watermark that the broker last wrote to ``replication-offset-checkpoint``.",
     )
     fail_on_data_loss: bool = option(
         "fail_on_data_loss",
         True,
-        doc="Whether it is an error, or a warning, that offsets are gone which were never moved.",
+        doc="Whether offsets that are gone and were never moved are an error; otherwise a warning.",
     )
 
     def __post_init__(self) -> None:

@@ -279,7 +279,7 @@ def test_errors_of_a_commit_say_what_to_do_and_a_rerun_moves_each_row_once(
     [
         (ForbiddenError("not yours"), StorageError, "may not be written to, and nothing is moved: not yours"),
         (NoSuchTableError("dropped"), CommitError, "is gone from its catalog, and nothing is moved: dropped"),
-        (CommitStateUnknownException("504"), CommitError, "may take a commit yet, whose answer was lost: 504"),
+        (CommitStateUnknownException("504"), CommitError, "may still take a commit whose answer was lost: 504"),
     ],
 )
 def test_errors_of_a_catalog_say_what_to_do_and_a_rerun_moves_each_row_once(

@@ -125,7 +125,7 @@ def test_a_file_that_was_decided_and_cannot_get_its_name_is_kept_until_it_can(
     for more in range(2):
         append(logs / "a-0", "more")
         with pytest.raises(
-            OutputNameError, match=r"events-0 before is in .*staged, and could not get its name"
+            OutputNameError, match=r"events-0 that were moved before are in .*staged, which cannot get its name"
         ) as caught:
             sparklog.export(logs, out, processes=1)
         assert caught.value.others == ()

@@ -1,1 +1,1 @@
-"""Checks what jobs have written against what their ledgers say."""
+"""Compares the files that jobs have written with their ledgers."""

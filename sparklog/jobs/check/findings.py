@@ -1,4 +1,4 @@
-"""What checks of moved data find: ranges that do not follow one another, and files that are not what was written."""
+"""Defines the findings of checks of moved data, such as gaps between ranges and files that have changed."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ FindingKind = Literal[
 
 @dataclass(frozen=True)
 class LedgerFinding:
-    """Something that is not as the ledger says.
+    """A difference between a target and its ledger.
 
     Attributes
     ----------
     kind : str
         ``ledger`` is damaged; a file is ``missing``, ``unfinished`` (the next run puts it in its place), of another
         ``size``, ``checksum`` or number of ``rows``, ``doubled`` (two ranges name it), ``unknown`` to the ledger,
-        ``staged`` by a run that goes on or died, or ``foreign``, such as a link; ranges of a partition have an
-        ``overlap`` or a ``gap``; others have ``rewritten`` a table, so that what became of its rows is not known.
+        ``staged`` by a run that is active or dead, or ``foreign``, such as a link; ranges of a partition have an
+        ``overlap`` or a ``gap``; others have ``rewritten`` a table, so that its rows cannot be checked.
     path : str
-        Of the file, or of the ledger.
+        The path of the file, or of the ledger.
     reason : str
-        What is wrong, in a sentence.
+        The difference, in a sentence.
     """
 
     kind: FindingKind
@@ -49,12 +49,12 @@ class LedgerFinding:
 
     @property
     def is_damage(self) -> bool:
-        """Whether rows may be lost, doubled or changed; else it is worth knowing."""
+        """Whether rows may be lost, doubled or changed; otherwise the finding is only worth knowing."""
         return self.kind not in ("gap", "staged", "unfinished", "rewritten")
 
 
 def unjoined_ranges(commit: LedgerCommit, last: dict[TopicPartition, Moved], path: str) -> Iterator[LedgerFinding]:
-    """Yield where ranges of a partition do not follow one another."""
+    """Yield the gaps and overlaps between ranges of a partition."""
     for moved in commit.moved:
         before = last.get(moved.topic_partition)
         last[moved.topic_partition] = moved

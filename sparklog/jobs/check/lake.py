@@ -1,4 +1,4 @@
-"""Checks a table of Delta Lake or Iceberg: the offsets that it says to be moved against its files and their rows."""
+"""Checks a Delta Lake or Iceberg table: compares the offsets that it records as moved with its files and rows."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ _OF_ICEBERG = "metadata"
 
 
 def find_lake(storage: Storage, path: str, table: str | None, catalog: Mapping[str, str] | None) -> LakeTarget | None:
-    """Return the table whose own log says what was moved to it; None for a folder that has a ledger.
+    """Return the table if its own log records what was moved to it; None for a folder with a ledger.
 
     Raises
     ------
     InvalidOptionError
-        It is an Iceberg table, and its name or its catalog is not given; or the other way round.
+        Only one of ``table`` and ``catalog`` is given, or none although it is an Iceberg table.
     """
     if table is not None and catalog is not None:
         return IcebergTarget(storage, path, table, tuple(sorted(catalog.items())))
@@ -48,7 +48,7 @@ def find_lake(storage: Storage, path: str, table: str | None, catalog: Mapping[s
 
 
 def verify_lake(target: LakeTarget, *, reads_files: bool) -> Iterator[LedgerFinding]:
-    """Compare what a table says to be moved with its files; see `sparklog.jobs.check.ledger.verify_ledger`."""
+    """Compare the moved ranges in a table's own log with its files; see `sparklog.jobs.check.ledger.verify_ledger`."""
     log = target.log()
     if not log.ends:
         raise PathNotFoundError(f"nothing was moved to the table {target.path} by a job: none of its commits says so")
@@ -71,7 +71,7 @@ def verify_lake(target: LakeTarget, *, reads_files: bool) -> Iterator[LedgerFind
 
 
 def _ends(log: TableLog, last: Mapping[TopicPartition, Moved], path: str) -> Iterator[LedgerFinding]:
-    """Yield partitions of which the table says another end than its last commit."""
+    """Yield partitions whose end in the table differs from its last commit."""
     for at, moved in last.items():
         end = log.ends.get(at, 0)
         if end != moved.end_offset:
@@ -80,7 +80,7 @@ def _ends(log: TableLog, last: Mapping[TopicPartition, Moved], path: str) -> Ite
 
 
 def _doubled(named: list[tuple[FileName, TableFile]]) -> Iterator[LedgerFinding]:
-    """Yield files whose offsets another file has as well: those of one range lie in several folders."""
+    """Yield files with offsets that another file has as well; files of one range may be in several folders."""
     ranges: dict[TopicPartition, dict[tuple[int, int], str]] = {}
     for name, file in named:
         ranges.setdefault(name.topic_partition, {})[name.start_offset, name.end_offset] = file.path
@@ -94,7 +94,7 @@ def _doubled(named: list[tuple[FileName, TableFile]]) -> Iterator[LedgerFinding]
 def _file(target: LakeTarget, file: TableFile, *, reads_files: bool) -> Iterator[LedgerFinding]:
     path = _path(target, file)
     try:
-        # A table may have files elsewhere, and says so by whole paths.
+        # A table may have files elsewhere, with absolute paths.
         is_within = not file.path.startswith("/")
         found = (target.storage.beneath(target.path) if is_within else target.storage).open(path)
     except ForeignNameError as error:
@@ -111,7 +111,7 @@ def _file(target: LakeTarget, file: TableFile, *, reads_files: bool) -> Iterator
         if not reads_files:
             return
         try:
-            # Without a checksum to compare, what is damaged is found by reading all of it.
+            # Without a checksum to compare, damage is found by reading the whole file.
             with pyarrow.parquet.ParquetFile(SeekableFile(found), page_checksum_verification=True) as parquet:
                 rows = sum(batch.num_rows for batch in parquet.iter_batches())
         except (pa.ArrowException, OSError, SeglogError) as error:
@@ -126,7 +126,7 @@ def _path(target: LakeTarget, file: TableFile) -> str:
 
 
 def _rows(log: TableLog, path: str) -> Iterator[LedgerFinding]:
-    """Yield ranges whose files have not the rows that were moved; where others rewrite files, that says nothing."""
+    """Yield ranges whose files do not have the moved rows; if others have rewritten files, one finding says so."""
     all_moved = [each for commit in log.commits for each in commit.moved]
     rows_there = sum(file.rows or 0 for file in log.files)
     if log.keeps_rows and not log.is_append_only and rows_there >= sum(moved.rows for moved in all_moved):
@@ -145,7 +145,7 @@ def _rows(log: TableLog, path: str) -> Iterator[LedgerFinding]:
 
 
 def _unknown(target: LakeTarget, log: TableLog) -> Iterator[LedgerFinding]:
-    """Yield files that are named as ours are, and are no part of the table; and what is staged."""
+    """Yield files with names like ours that are not part of the table, and staged files."""
     storage, path = target.storage, target.path
     known = {storage.real(_path(target, file)) for file in log.files}
     unfinished = {each for _, _, each in unfinished_of(storage, path)}
@@ -163,7 +163,7 @@ def _unknown(target: LakeTarget, log: TableLog) -> Iterator[LedgerFinding]:
 
 
 def _walk(storage: Storage, root: str, relative: str) -> Iterator[str]:
-    """Yield the files below a table's folder, but for those in folders that readers pass over."""
+    """Yield the files below a table's folder, except those in folders that readers skip."""
     for entry in storage.names(join_path(root, relative) if relative else root):
         if entry.is_folder and not entry.name.startswith("_"):
             yield from _walk(storage, root, path_of(relative, entry.name))

@@ -1,4 +1,4 @@
-"""Checks a folder of tables against its ledger: nothing is missing, doubled, changed, or there without being told."""
+"""Compares a folder of tables with its ledger: finds files that are missing, doubled, changed or unknown."""
 
 from __future__ import annotations
 
@@ -29,29 +29,28 @@ def verify_ledger(
     table: str | None = None,
     catalog: Mapping[str, str] | None = None,
 ) -> Iterator[LedgerFinding]:
-    """Compare a folder of tables with its ledger; nobody moves to it meanwhile.
+    """Compare a folder of tables with its ledger; no job may write to the folder meanwhile.
 
-    The log of a table of Delta Lake or Iceberg is its ledger. It knows sizes and numbers of rows of files, and no
-    checksums.
+    The log of a Delta Lake or Iceberg table is its ledger. It has sizes and numbers of rows of files, but no checksums.
 
     Parameters
     ----------
     target : str or os.PathLike
         The folder.
     reads_files : bool
-        Whether checksums and numbers of rows are checked as well, for which all files are read.
+        Whether to check checksums and numbers of rows as well, which reads all files.
     table, catalog
-        Of an Iceberg table its name and the properties of its catalog, as `sparklog.export` has them.
+        The name of an Iceberg table and the properties of its catalog; see `sparklog.export`.
 
     Yields
     ------
     LedgerFinding
-        None where all is well.
+        The differences; none if all is well.
 
     Raises
     ------
     PathNotFoundError
-        There is no such folder, or no ledger in it.
+        The folder does not exist, or has no ledger.
     InvalidOptionError
         It is an Iceberg table, and its catalog is not given.
     """

@@ -1,1 +1,1 @@
-"""The verb ``clean``: retention, compaction, erasure and conversion of a directory."""
+"""The job ``clean``: retention, compaction, erasure and conversion of a directory."""

@@ -1,4 +1,4 @@
-"""`clean`: what a user says, checked, and made jobs that are run, one a log directory."""
+"""`sparklog.clean`: checks the arguments, and builds and runs one `CleanJob` for each log directory."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ from sparklog.write.job_names import new_job
 
 @dataclass(frozen=True)
 class CleanSummary:
-    """What a cleaning has done, or in a dry run would do.
+    """The outcome of a cleaning, or in a dry run the changes that it would make.
 
     Attributes
     ----------
     partitions : tuple of Cleaned
-        Of every partition that was looked at, by topic and partition.
+        The outcome for each partition, sorted by topic and partition.
     removed : tuple of str
-        Paths that an erasure has removed beside logs: folders of deleted topics, and staged files.
+        Paths outside of logs that an erasure has removed: folders of deleted topics, and staged files.
     """
 
     partitions: tuple[Cleaned, ...]
@@ -47,12 +47,12 @@ class CleanSummary:
 
     @property
     def freed_bytes(self) -> int:
-        """How much smaller the logs are."""
+        """The bytes by which logs are smaller."""
         return sum(each.freed_bytes for each in self.partitions)
 
     @property
     def changed(self) -> tuple[Cleaned, ...]:
-        """The partitions that something was done to."""
+        """The partitions that were changed."""
         return tuple(each for each in self.partitions if each.is_changed)
 
     def __repr__(self) -> str:
@@ -81,49 +81,49 @@ def clean(
     bytes_per_second: float | None = None,
     **shared: Unpack[LogJobArguments],
 ) -> CleanSummary:
-    """Clean partition logs as a broker would: drop what is too old or too much, or keep the last record of each key.
+    """Clean partition logs like a broker: delete segments beyond the retention, or keep the last record of each key.
 
-    What the topics' stored properties say is done (``topics.properties``, or the cluster's metadata in the directory);
-    what is given here is over them. A retention that neither says is none: Kafka's week, or what a broker has in its
-    own properties, does not count. Segments that are before the log start offset go in any case.
+    The topics' stored properties apply (``topics.properties``, or the cluster's metadata in the directory), unless an
+    argument overrides them. If neither sets a retention, nothing is deleted: Kafka's default of a week, or a broker's
+    own properties, do not count. Segments before the log start offset are removed in any case.
 
     Parameters
     ----------
     path : str, os.PathLike or a sequence of them
-        Log directories of no running broker (all topics but those whose name begins with ``__``), topic paths,
+        Log directories without a running broker (all topics except those that begin with ``__``), topic paths,
         partition folders, patterns.
     topics : str or sequence of str
-        Only these topics; also internal ones.
+        Only these topics; internal ones too.
     partitions : sequence of (topic, partition)
         Only these partitions; topics or partitions, not both.
     cleanup_policy : str, optional
-        ``delete``, ``compact`` or both with a comma between.
+        ``delete``, ``compact``, or both separated by a comma.
     retention_ms, retention_bytes : int, optional
-        How old a segment gets, and how large a log; -1 is no limit.
+        The largest age of a segment, and the largest size of a log; -1 is no limit.
     config : mapping of str to str, optional
         Further properties of topics, such as ``file.delete.delay.ms``.
     retention_policy : str, optional
-        A policy of your own, ``package.module:Class``: see `sparklog.cleaner.retention.RetentionPolicy`.
+        A policy of your own, ``package.module:Class``; see `sparklog.cleaner.retention.RetentionPolicy`.
     erase : str, os.PathLike, sequence of bytes or str, or pyarrow.Array, optional
-        Erase the records with these keys, those of the active segment included. A file is Parquet, or CSV with a line
-        of names, and its column is named ``key``. In a log directory, folders of deleted topics go as well, and staged
-        files that have such a record: a write that is still to commit one fails.
+        Erase the records with these keys, also in the active segment. A file is Parquet, or CSV with a line of names,
+        and has a column ``key``. In a log directory, folders of deleted topics are removed as well, and staged files
+        with such a record: a write that has not committed it yet fails.
     erase_where : str, optional
-        Erase the records that pass this filter: see `sparklog.log.where_parser`.
+        Erase the records that pass this filter; see `sparklog.log.where_parser`.
     blank : str, optional
-        ``null`` or ``empty``: erased records stay, and their values become null, or have no bytes.
+        ``null`` or ``empty``: erased records stay, and their values become null or empty.
     recompress : str, optional
-        The codec that all batches are to have, by Kafka's name, or ``none``.
+        The codec that all batches get, by Kafka's name, or ``none``.
     format : int, optional
-        The record format (magic) that all batches are to have: 0, 1 or 2.
+        The record format (magic) that all batches get: 0, 1 or 2.
     lossy : bool
-        Whether a conversion to format 0 or 1 may lose headers, producers and transactions, and in 0 timestamps. It is
-        refused otherwise, with what would be lost.
+        Whether a conversion to format 0 or 1 may lose headers, producers and transactions, and in 0 timestamps.
+        Otherwise it is refused, and the error names what would be lost.
     dedupe_buffer_bytes : int
-        The memory that each process uses for the offsets of keys in a compaction, 24 bytes a key; where the keys of a
-        log are more, it is compacted in several rounds. Kafka: ``log.cleaner.dedupe.buffer.size``.
+        The memory of each process for the offsets of keys in a compaction, 24 bytes per key. A log with more keys is
+        compacted in several rounds. Kafka: ``log.cleaner.dedupe.buffer.size``.
     bytes_per_second : float, optional
-        How much is read and written in a second at most, by all workers together.
+        The largest rate of reading and writing, of all workers together.
 
     Returns
     -------
@@ -134,16 +134,16 @@ def clean(
     PathNotFoundError, InvalidOptionError
         Arguments are wrong; nothing was done.
     BrokerRunningError, LockedError
-        A broker runs on the directory, or another writer is at work there.
+        A broker runs on the directory, or another writer works there.
     CorruptLogError
-        Of the first partition that is damaged, with the others in ``others``. It stays as it was, and the others were
-        cleaned.
+        The error of the first damaged partition, with further errors in ``others``. Damaged partitions are unchanged,
+        and the others were cleaned.
     """
     options, selection = taken(LogJobOptions, shared), taken(Selection, {"topics": topics, "partitions": partitions})
     runner = runner_of(options.processes, options.spark)
     if bytes_per_second is not None and not bytes_per_second > 0:
         raise InvalidOptionError(f"bytes_per_second is {bytes_per_second}, and must be more than 0")
-    # Refused here where it has no room, and not by each task.
+    # A buffer without room is refused once here, and not by each task.
     OffsetMap(dedupe_buffer_bytes)
     if retention_policy is not None:
         imported(retention_policy, "the retention policy")

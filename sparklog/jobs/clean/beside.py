@@ -1,7 +1,7 @@
-"""Erases what a log directory has of records beside its logs: folders of deleted topics, and what writes have staged.
+"""Erases records of a log directory outside of its logs: in folders of deleted topics, and in staged files.
 
-A deleted topic goes at once, as it would when its time has come. A staged file goes where it has a record with a key
-that is erased: its write, if that still runs, fails and leaves nothing, where it would have brought the record back.
+Folders of deleted topics are removed at once, as a broker would do later. A staged file is removed if it has a record
+with an erased key: if its write still runs, it fails and leaves nothing, instead of bringing the record back.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from sparklog.write.journal import only_writer
 def erase_beside(
     directory: LogDirectory, keys: KeySet | None, topics: Collection[str], options: JobOptions
 ) -> list[str]:
-    """Remove what is not to stay; errors as of `sparklog.jobs.clean.arguments.clean`.
+    """Remove folders of deleted topics and staged files; errors: see `sparklog.jobs.clean.arguments.clean`.
 
     Parameters
     ----------
     topics : collection of str
-        Only folders of these; where none is named folders of all, and staged files, which do not say their topic.
+        Only folders of these topics. If empty, folders of all topics, and staged files, which do not tell their topics.
 
     Returns
     -------
@@ -36,7 +36,7 @@ def erase_beside(
     if options.dry_run:
         return [directory.file(name) for name in _names(directory, keys, topics)]
     with outcome(NOTHING_CLEANED), only_writer(directory, options.lock_timeout_seconds):
-        # While nobody can decide a commit of such a file, which could not be finished without it.
+        # Under the lock nobody can decide a commit with such a file, which could not be finished without it.
         found = _names(directory, keys, topics)
         for name in found:
             if files.is_staged_log(name):

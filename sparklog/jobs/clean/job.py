@@ -1,9 +1,9 @@
-"""Cleans the logs of a directory, by the configuration of their topics: `sparklog.clean` has what it may be told.
+"""Cleans the logs of a directory by the configuration of their topics; `sparklog.clean` describes the options.
 
-A task is one or more partitions. It changes nothing but the files of their folders, by swaps each of which is whole or
-not at all. The driver holds the locks, writes the files of the directory, and drops the segments that retention drops,
-which is only renaming them: first it raises the log start offsets, in one step for all partitions that were cleaned by
-then. Killed anywhere, a rerun goes on: what was swapped is clean, and what is before the start goes.
+A task has one or more partitions. It changes only the files in their folders, by atomic swaps. The driver holds the
+locks, writes the files of the directory, and drops the segments that retention drops, which only renames them: first it
+raises the log start offsets, in one step for all partitions that were cleaned by then. After a kill at any point a
+rerun continues: swapped segments are clean, and segments before the start offset are dropped.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _RETENTION: Final = "retention.ms"
 
 @dataclass(frozen=True)
 class PartitionToClean:
-    """A partition, and how it is to be cleaned."""
+    """A partition, and the options for cleaning it."""
 
     folder: PartitionFolder
     config: LogConfig
@@ -59,17 +59,17 @@ class CleanJob:
     Attributes
     ----------
     folders : tuple of PartitionFolder
-        The partitions, all of the directory.
+        The partitions to clean, all in the directory.
     config : LogConfig
-        What the caller says of the topics; it is over what is stored for them.
+        The caller's properties for the topics; they override the stored ones.
     passes : tuple of CleanPass
-        What is done to the segments that retention leaves.
+        The passes over the segments that retention leaves.
     retention_policy : str or None
         A policy of the caller's own, ``module:Class``.
     bytes_per_second : float or None
-        How fast all workers together read and write, at most.
+        The largest rate of reading and writing of all workers together.
     run_id : str
-        Of `sparklog.write.job_names.new_job`.
+        The id of the run, from `sparklog.write.job_names.new_job`.
     now_ms : int
         Wall-clock time, ms since the epoch.
     """
@@ -100,12 +100,12 @@ class CleanJob:
         )
 
     def plan(self) -> list[CleanTask]:
-        """Give each partition its configuration, and small partitions to one task together.
+        """Return the tasks, with the configuration of each partition; small partitions share a task.
 
         Raises
         ------
         InvalidOptionError
-            A stored property is wrong, or contradicts what the caller says.
+            A stored property is wrong, or contradicts the caller's.
         """
         stored = stored_configs(self.directory, warns_of=LOCAL_RETENTION)
         each = [
@@ -116,16 +116,16 @@ class CleanJob:
         return [CleanTask(n, tuple(each[rows_of])) for n, rows_of in enumerate(rows)]
 
     def _config_of(self, topic: str, stored: StoredConfigs) -> LogConfig:
-        """Return the configuration of a topic. A retention that nobody has said is none: no default may lose records.
+        """Return the configuration of a topic. Without a given retention there is none: no default may lose records.
 
-        Kafka's default is a week; a cluster that has another one has it where no log directory says so.
+        Kafka's default is a week; a cluster with another default does not store it in its log directories.
         """
         found = topic_config(topic, self.config, stored)
         is_said = _RETENTION in self.config.given or _RETENTION in stored.get(topic, {})
         return found if is_said else replace(found, retention_ms=UNLIMITED)
 
     def run(self, task: CleanTask, report: Report) -> list[Cleaned]:
-        """Clean the partitions of a task; another attempt of it waits until this one has ended."""
+        """Clean the partitions of a task; another attempt of the task waits until this one has ended."""
         with self._alone(task):
             return self._run(task, report)
 
@@ -166,13 +166,13 @@ class CleanJob:
         return policy
 
     def _refuse_another_job(self) -> None:
-        """Raise where the driver of this job is dead, and the next one has begun."""
+        """Raise if the driver of this job is dead and the next job has begun."""
         marker = self.directory.file(files.exclusive_job_name(self.run_id))
         if self.directory.storage.identity(marker) is None:
             raise LockedError(f"another job works on {self.directory.path} by now: this one was taken for dead")
 
     def commit(self, results: Sequence[Sequence[Cleaned]]) -> None:
-        """Raise the log start offsets, drop the segments before them, and say up to where logs are compacted."""
+        """Raise the log start offsets, drop the segments before them, and record up to where logs are compacted."""
         cleaned = {TopicPartition(each.topic, each.partition): each for result in results for each in result}
         if self.options.dry_run or not cleaned:
             return
@@ -196,5 +196,5 @@ def _log_bytes(folder: PartitionFolder) -> int:
     try:
         return sum(each.size_bytes for each in list_segments(folder))
     except CorruptLogError:
-        # The task that comes to it says what is wrong.
+        # The task that reads it reports the error.
         return 0

@@ -1,4 +1,4 @@
-"""Reads the keys that are to be erased, or to be proven absent."""
+"""Reads the keys to erase, or to prove absent."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from sparklog.storage.registry import PathText
 from sparklog.storage.small_files import read_file
 
 Keys: TypeAlias = PathText | Sequence[bytes | str] | pa.Array | pa.ChunkedArray
-"""A file of keys, or the keys."""
+"""A file of keys, or the keys themselves."""
 
 _COLUMN: Final = "key"
 
 
 def read_keys(source: Keys) -> KeySet:
-    """Make the set of the keys that a file names, or of those that are given.
+    """Return the set of the keys in a file, or of the given keys.
 
     Parameters
     ----------
     source : str, os.PathLike, or the keys
-        A file: Parquet with a column ``key``, or with one column only; else CSV with a line of names, ``key`` among
-        them. A CSV without that line is refused: its first key would be taken for a name. Text stands for its bytes in
-        UTF-8.
+        A file: Parquet with a column ``key``, or with only one column; otherwise CSV with a line of names, including
+        ``key``. A CSV without that line is refused: its first key would be taken for a name. Text means its UTF-8
+        bytes.
 
     Raises
     ------
     InvalidOptionError
-        There is no such column, or its type is not binary or text, or there is no key at all, or one is null.
+        The column is missing, or its type is not binary or text, or there are no keys, or one is null.
     InputFileError, PathNotFoundError
         The file cannot be read.
     """
@@ -43,7 +43,7 @@ def read_keys(source: Keys) -> KeySet:
         keys = _array(source)
     found = key_set(keys)
     if not found.count:
-        raise InvalidOptionError("there is no key among the keys")
+        raise InvalidOptionError("no keys are given")
     return found
 
 
@@ -69,14 +69,14 @@ def _of_parquet(data: pa.Buffer) -> pa.ChunkedArray:
     names = file.schema_arrow.names
     name = names[0] if len(names) == 1 else _COLUMN
     if name not in names:
-        raise InvalidOptionError(f"of its columns {', '.join(names)} none is named {_COLUMN}")
+        raise InvalidOptionError(f"none of its columns {', '.join(names)} is named {_COLUMN}")
     column: pa.ChunkedArray = file.read([name]).column(0)
     return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
 
 
 def _of_csv(data: pa.Buffer) -> pa.ChunkedArray:
     parsing = pyarrow.csv.ParseOptions(newlines_in_values=True)
-    # What looks like a number is a key of digits all the same, and what looks like a null is a key.
+    # All values are keys as text, also if they look like numbers or nulls.
     converting = pyarrow.csv.ConvertOptions(
         column_types={_COLUMN: pa.binary()}, strings_can_be_null=False, quoted_strings_can_be_null=False, null_values=[]
     )

@@ -1,4 +1,4 @@
-"""The passes of a cleaning that a user asks for beside the topics' own: erasure and conversion."""
+"""Makes the passes of a cleaning that callers ask for, besides those of the topics: erasure and conversion."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _FORMATS: Final = (0, 1, 2)
 
 
 def erasure_passes(erase: Keys | None, erase_where: str | Where | None, blank: str | None) -> tuple[CleanPass, ...]:
-    """Return the pass that erases, if anything is to be erased.
+    """Return the pass that erases records, if arguments ask for one.
 
     Raises
     ------
     InvalidOptionError
-        What is said contradicts itself, or is no filter, or there are no keys.
+        The arguments contradict each other, the filter is wrong, or there are no keys.
     """
     if blank is not None and blank not in _BLANKS:
         raise InvalidOptionError(f"blank is {blank!r}, and must be one of {', '.join(_BLANKS)}")
@@ -43,12 +43,12 @@ def erasure_passes(erase: Keys | None, erase_where: str | Where | None, blank: s
 
 
 def conversion_passes(recompress: str | None, record_format: int | None, lossy: bool) -> tuple[CleanPass, ...]:
-    """Return the pass that converts, if anything is to be converted.
+    """Return the pass that converts batches, if arguments ask for one.
 
     Raises
     ------
     InvalidOptionError
-        There is no such codec or format, or the format does not have the codec.
+        The codec or format does not exist, or the format does not have the codec.
     """
     codec = "none" if recompress == "uncompressed" else recompress
     if codec is not None and codec not in CODEC_IDS:

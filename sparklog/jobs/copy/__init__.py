@@ -1,1 +1,1 @@
-"""The verb ``copy``: logs to logs."""
+"""The job ``copy``: copies logs to a log directory."""

@@ -1,4 +1,4 @@
-"""`copy`: what a user says, checked, and made a job that is run."""
+"""`sparklog.copy`: checks the arguments, builds a `CopyJob` and runs it."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ from sparklog.write.job_names import new_job
 
 @dataclass(frozen=True)
 class CopySummary(MovedSummary):
-    """What a copy has moved.
+    """The outcome of a copy.
 
     Attributes
     ----------
     planned : tuple of CopyTask
         The tasks that a dry run would have done.
     replaced_batches : int
-        How many batches got producer ids that no cluster reaches, in the place of those that they had.
+        The number of batches whose producer ids were replaced by ids that no cluster reaches.
     """
 
     planned: tuple[CopyTask, ...] = ()
@@ -60,34 +60,35 @@ def copy(
     config: Mapping[str, str] | None = None,
     **shared: Unpack[MoveArguments],
 ) -> CopySummary:
-    """Copy partition logs to a log directory, batch by batch and untouched, those left out that were copied before.
+    """Copy partition logs to a log directory, in whole batches. Batches copied by an earlier run are skipped.
 
-    Nothing is decompressed; checksums are checked. All of it becomes visible at once, or nothing.
+    Nothing is decompressed; checksums are checked. All batches become visible at once, or none.
 
     Parameters
     ----------
     source : str, os.PathLike or a sequence of them
-        Log directories (all topics but those whose name begins with ``__``), topic paths, partition folders, patterns.
-        Logs of the same partition are merged, one behind the other.
+        Log directories (all topics except those that begin with ``__``), topic paths, partition folders, patterns.
+        Logs of the same partition are merged, one after the other.
     target : str or os.PathLike
-        A log directory of no running broker, made where it is not there.
+        A log directory without a running broker; it is created if it does not exist.
     renames : mapping of str to str, optional
-        Topics, each with the one that it is copied to; the others keep their names.
+        Topics and their names in the target; other topics keep their names.
     keep_offsets : bool
-        Whether batches keep their offsets; by default these are counted on from the end of the target.
+        Whether batches keep their offsets; by default offsets continue from the end of the target.
     keep_producers : bool
         Whether producers keep their ids, for a restore of the same cluster. By default they keep them only in a topic
-        of the same name, in a directory with the same ``cluster.id``; elsewhere they get ids that no cluster reaches,
-        since new producers of the target's cluster may have theirs: a broker would take their batches for repetitions.
+        of the same name, in a directory with the same ``cluster.id``; elsewhere they get ids that no cluster reaches.
+        With kept ids a broker could take batches of new producers of its cluster for repetitions.
     recompress : str, optional
-        Give all batches this codec, as Kafka calls it.
+        The codec that all batches get, by Kafka's name.
     since_last : bool
-        Whether what was copied before is left out.
+        Whether batches that were copied before are skipped.
     without_properties : bool
-        Whether topics that are new in the target leave their stored properties behind, such as ``retention.ms``.
+        Whether topics that are new in the target get no stored properties of the source, such as ``retention.ms``.
     config : mapping of str to str, optional
-        Of the topics, such as ``segment.bytes``; over what is stored for them in the target (``topics.properties``, or
-        the cluster's metadata there). No stored property changes the bytes of a batch: ``recompress`` alone does.
+        Properties of the topics, such as ``segment.bytes``; they override those stored in the target
+        (``topics.properties``, or the cluster's metadata there). No property changes the bytes of a batch: only
+        ``recompress`` does.
 
     Returns
     -------
@@ -96,22 +97,22 @@ def copy(
     Raises
     ------
     PathNotFoundError, InvalidOptionError
-        Arguments are wrong, or what is stored for a topic; nothing was made.
+        Arguments or the stored properties of a topic are wrong; nothing was created.
     LockedError
-        A broker runs on the target, or another writer is at work there.
+        A broker runs on the target, or another writer works there.
     CorruptLogError, DataLossError, UnreadableLogError
-        Of the first partition that cannot be copied, with the others in ``others``; nothing is.
+        The error of the first partition that cannot be copied, with further errors in ``others``; nothing was copied.
     """
     options, selection = taken(LogJobOptions, shared), taken(Selection, shared)
     runner = runner_of(options.processes, options.spark)
-    # Each for itself: the same partition may be in several.
+    # One source per path: the same partition may be in several.
     sources = [source_of(path, selection) for path in paths_of(source)]
     folders = check_sources(sources)
     _refuse_absent(renames or {}, {named(folder).topic for folder in folders})
     location = place_at(target, "target")
     to_writable(*location)
     for directory in {folder.directory for folder in folders}:
-        # Under other names logs may be copied beside themselves.
+        # With other names, logs may be copied within the same directory.
         if location.storage.real(location.path) != directory.storage.real(directory.path):
             refuse_nested(*location, directory)
     now_ms, copied_from = wall_clock_ms(), tuple(CopySource(each, tuple((renames or {}).items())) for each in sources)
@@ -145,7 +146,7 @@ def copy(
 
 
 def _brought(sources: Sequence[CopySource], target: LogDirectory, stored: StoredConfigs) -> dict[str, dict[str, str]]:
-    """Return the properties of the first source of each topic that is new in the target."""
+    """Return the properties of each topic that is new in the target, from its first source."""
     names = target.storage.names(target.path) if target.storage.is_folder(target.path) else []
     there, brought = {target.folder(each.name).topic for each in names}, dict[str, dict[str, str]]()
     for source in sources:

@@ -1,21 +1,20 @@
-"""Copies partition logs to a log directory: whole batches, as they are but for their offsets and leader epochs.
+"""Copies partition logs to a log directory: whole batches, of which only offsets and leader epochs change.
 
-No batch is decompressed, unless it is to get another codec; the checksum of each is checked. What is copied becomes
-visible at once, with the line of the ledger that says so.
+No batch is decompressed, unless it gets another codec; the checksum of each is checked. The copy becomes visible at
+once, together with its lines in the ledger.
 
 A batch is copied whole or not at all: a range of offsets is widened to the batches at its ends. Records before the log
-start offset of the source that share a batch with later ones stay hidden, which needs a target that is empty; into
-another one they would come back, and such a copy is refused.
+start offset of the source that share a batch with later ones stay hidden. This needs an empty target: in any other they
+would become visible again, so such a copy is refused.
 
-Offsets are counted on from the end of the target, or kept. Kept ones must be at or behind that end. An empty log then
-begins and ends where the source does.
+Offsets continue from the end of the target, or are kept. Kept offsets must not be before that end. An empty log then
+has the start and end offset of the source.
 
-Sources of one partition come one behind the other, in the order in which they are given. Producers get other ids, which
-no cluster reaches, but where batches come back to the topic of the cluster that they are of. Producers that keep theirs
-are told apart by them alone, as by a broker: see `sparklog.write.commit_plan` for what is refused. Otherwise their
-batches may follow each other with whatever sequence numbers they have, since those are checked when a batch is
-produced, and not when a log is loaded. An uncommitted copy takes open transactions along, which a later copy of the
-same source ends.
+Sources of one partition are copied one after the other, in the order of the arguments. Producers get other ids, which
+no cluster reaches, except if batches come back to the same topic of their own cluster. Producers that keep their ids
+are distinguished only by them, as by a broker; `sparklog.write.commit_plan` describes what is refused. Otherwise their
+batches may follow each other with any sequence numbers, since those are checked when a batch is produced, and not when
+a log is loaded. An uncommitted copy includes open transactions, which a later copy of the same source ends.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ from sparklog.write.copied import BatchTaker
 from sparklog.write.staging import COPIED_SHARE_MAX, StagedRun, TaskStage
 
 _ALONE_BYTES_MIN: Final = 1 << 20
-"""A piece of more bytes is staged in files of its own: a commit reads and writes again what lies in a shared one."""
+"""A larger piece is staged in files of its own, since a commit reads and writes again what is in shared files."""
 _THREADS_BYTES_MAX: Final = 1 << 33
 _NAME: Final = "copy"
 
@@ -62,16 +61,16 @@ CopyTask = PiecesTask[CopyPiece]
 
 @dataclass(frozen=True)
 class Copied:
-    """What a task has staged.
+    """The batches that a task has staged.
 
     Attributes
     ----------
     moved : tuple of Moved
-        What the ledger is to say of each piece.
+        The entry for the ledger of each piece.
     bounds : tuple of (str, OffsetBounds)
-        Where the logs that it goes to are to start and end, by the names of their folders.
+        The bounds that the target logs must get, by the names of their folders.
     replaced_batches : int
-        How many batches have got other producer ids.
+        The number of batches with replaced producer ids.
     """
 
     staged: tuple[StagedRun, ...]
@@ -87,34 +86,34 @@ class CopyJob:
     Attributes
     ----------
     target : Location
-        The log directory, which is made where it is not there.
+        The log directory, which is created if it does not exist.
     sources : tuple of CopySource
-        Logs of the same name are merged, in this order.
+        The logs to copy. Logs of the same name are merged, in this order.
     config : LogConfig
-        What the caller says of the topics; it is over what is stored for them. It says where segments are rolled, and
+        The caller's properties of the topics; they override the stored ones. They decide where segments are rolled, and
         how far apart index entries are.
     stored : mapping of str to mapping of str to str
-        The properties that are stored for topics of the target; see `sparklog.topic.write.configs.stored_configs`. Its
-        ``compression.type`` and the format of messages are of records that are written, not of batches that are copied.
+        The stored properties of the target's topics; see `sparklog.topic.write.configs.stored_configs`. Their
+        ``compression.type`` and message format apply to records that are written, not to batches that are copied.
     keeps_offsets : bool
         Whether batches keep their offsets.
     keeps_producers : bool
-        Whether producers keep their ids, also where the target may be another cluster's.
+        Whether producers keep their ids, even if the target may be another cluster's.
     codec : str or None
-        Kafka's name of the codec that batches get; None leaves each as it is.
+        Kafka's name of the codec that batches get; None keeps the codec of each.
     since_last : bool
-        Whether to leave out what was copied before, by the ledger.
+        Whether to skip ranges that were copied before, by the ledger.
     brought : mapping of str to mapping of str to str
-        The properties that new topics bring along; they are among those that are stored, for the tasks.
+        The properties that new topics get from the source; for tasks they are also in ``stored``.
     run_id : str
-        Of `sparklog.write.job_names.new_job`.
+        The id of the run, from `sparklog.write.job_names.new_job`.
     now_ms : int
         Wall-clock time, ms since the epoch.
     workers : int
-        How many tasks run at a time, about.
+        The number of tasks that run at a time, about.
     syncs_tasks : bool
-        Whether each task syncs what it has staged; False only where tasks run on the machine that makes the commit,
-        which syncs all that it moves. A task then goes on to write while the disk still works.
+        Whether each task syncs what it has staged; False only if tasks run on the machine that makes the commit,
+        which syncs all that it moves. A task then continues to write while the disk still works.
     """
 
     target: Location
@@ -136,7 +135,7 @@ class CopyJob:
 
     @property
     def threads_bytes_max(self) -> int:
-        # Most of a copy is done by the kernel; recompressing goes from batch to batch.
+        # The kernel does most of a copy; recompressing runs Python code for each batch.
         return _THREADS_BYTES_MAX if self.codec is None else 0
 
     def __post_init__(self) -> None:
@@ -153,15 +152,15 @@ class CopyJob:
         return exclusive(self.directory, self.run_id, self.options.lock_timeout_seconds, keeps_writers_out=True)
 
     def plan(self) -> list[CopyTask]:
-        """Cut what is to be copied into tasks of about equal bytes, and give small partitions to one together.
+        """Split the ranges to copy into tasks of about equal bytes; a task may have many small partitions.
 
         Raises
         ------
         InvalidOptionError
-            A log would be copied to itself, offsets cannot be as they are asked to be, or a stored property
-            contradicts what the caller says.
+            A log would be copied to itself, offsets cannot be kept as requested, or a stored property contradicts the
+            caller's.
         CorruptLogError, DataLossError
-            A log is damaged, or offsets of it are gone: nothing is copied then.
+            A log is damaged, or offsets of it are gone; then nothing is copied.
         """
         with outcome(NOTHING_VISIBLE):
             planned = CopyPlan(
@@ -181,14 +180,14 @@ class CopyJob:
         return [CopyTask(number, tuple(pieces[each])) for number, each in enumerate(rows)]
 
     def run(self, task: CopyTask, report: Report) -> Copied:
-        """Stage the batches of a task, checked and with the offsets that they are expected to get."""
+        """Check the batches of a task, and stage them with the offsets that they are expected to get."""
         stage = TaskStage(self.directory, self.run_id, task.number, secrets.randbits(31), self.config)
         try:
             with outcome(NOTHING_VISIBLE):
                 copied = [self._copy(piece, stage, report) for piece in task.pieces]
                 staged = tuple(stage.finish(is_synced=self.syncs_tasks))
         except BaseException:
-            # The error that is being raised says more than one that the removal may meet.
+            # The error that is being raised tells more than an error of this removal.
             with suppress(SeglogError):
                 stage.discard()
             raise
@@ -196,7 +195,7 @@ class CopyJob:
         return Copied(staged, tuple(moved for moved, _ in copied), bounds, sum(replaced for _, replaced in copied))
 
     def _copy(self, piece: CopyPiece, stage: TaskStage, report: Report) -> tuple[Moved, int]:
-        """Stage a piece; return what the ledger is to say, and how many batches have got other producer ids."""
+        """Stage a piece; return its entry for the ledger, and the number of batches with replaced producer ids."""
         of_log, config = piece.range, self._config_of(piece)
         alone_bytes = min(_ALONE_BYTES_MIN, config.segment_bytes * COPIED_SHARE_MAX)
         is_large = piece.log_bytes > alone_bytes
@@ -228,7 +227,7 @@ class CopyJob:
         return topic_config(self.directory.folder(piece.target).topic, self.config, self.stored)
 
     def commit(self, results: Sequence[Copied]) -> None:
-        """Make all that was staged visible, at once, and say so in the ledger."""
+        """Make all staged batches visible, and record them in the ledger, at once."""
         bounds = {target: each for result in results for target, each in result.bounds}
         if not bounds:
             return

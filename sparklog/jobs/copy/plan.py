@@ -1,7 +1,7 @@
-"""Plans a copy of logs: which batches go where, and under which offsets.
+"""Plans a copy of logs: which batches are copied to which log, and their offsets there.
 
-No batch is read but those at the ends of ranges. Whatever the target cannot take is refused here, before anything is
-staged, but for what only the batches tell.
+Only the batches at the ends of ranges are read. What the target cannot accept is refused here, before anything is
+staged, except for reasons that only the other batches show.
 """
 
 from __future__ import annotations
@@ -32,36 +32,36 @@ from sparklog.write.staging import Origin
 
 @dataclass(frozen=True)
 class CopySource:
-    """Logs to be copied, and under which topics.
+    """Logs to copy, and their topics in the target.
 
     Attributes
     ----------
     renames : tuple of (str, str)
-        Topics, each with the one that it is copied to; the others keep their names.
+        Topics and their names in the target; other topics keep their names.
     """
 
     logs: LogSource
     renames: tuple[tuple[str, str], ...] = ()
 
     def target_of(self, at: TopicPartition) -> TopicPartition:
-        """Return the partition that another is copied to."""
+        """Return the partition that a partition of the source is copied to."""
         return TopicPartition(dict(self.renames).get(at.topic, at.topic), at.partition)
 
 
 @dataclass(frozen=True)
 class CopyPiece:
-    """A range of offsets of one log that one task copies.
+    """A range of offsets of one log, which one task copies.
 
     Attributes
     ----------
     target : str
-        The folder of the log that it goes to, by its name.
+        The name of the folder of the target log.
     base_offset : int
-        The offset that its first batch is expected to get.
+        The offset that the first batch is expected to get.
     bounds : OffsetBounds
-        Where that log is to start and end.
+        The start and end that the target log must get.
     moved : Moved
-        What the ledger is to say of it, but for the counts.
+        The entry for the ledger, without the counts.
     """
 
     range: ReadRange
@@ -83,8 +83,8 @@ class CopyPiece:
 _Identity = tuple[TopicPartition, str, str | None]
 """A partition of a source, and the topic that it is copied to.
 
-The source is known by its topic id, where it has one, else by the id of its log, and else by the path of its log
-directory."""
+The source is identified by its topic id if it has one, otherwise by the id of its log, and otherwise by the path of its
+log directory."""
 
 
 def _identity(at: TopicPartition, known_by: str | None, target_topic: str | None) -> _Identity:
@@ -93,16 +93,16 @@ def _identity(at: TopicPartition, known_by: str | None, target_topic: str | None
 
 @dataclass
 class _Landing:
-    """A log that is copied to, as it will be after the pieces that are planned so far.
+    """A target log, as it will be after the pieces that are planned so far.
 
     Attributes
     ----------
     is_empty : bool
-        Whether it has no records yet.
+        Whether the log has no records yet.
     leader_epoch : int
-        The epoch that batches are expected to get.
+        The leader epoch that batches are expected to get.
     layout : PartitionLayout or None
-        What it holds before; None where it is new.
+        The layout of the log before the copy; None for a new log.
     """
 
     folder: PartitionFolder
@@ -126,14 +126,14 @@ class CopyPlan:
     directory : LogDirectory
         The target.
     keeps_offsets, keeps_producers, since_last : bool
-        As of `sparklog.jobs.copy.job.CopyJob`.
+        See `sparklog.jobs.copy.job.CopyJob`.
     task_bytes, workers : int
-        Pieces are smaller than a task, and there are some for each worker.
+        Limits for pieces: no larger than a task, and some for each worker.
 
     Attributes
     ----------
     pieces : list of CopyPiece
-        In the order in which they are to be committed.
+        The planned pieces, in the order of their commit.
     """
 
     def __init__(
@@ -150,7 +150,7 @@ class CopyPlan:
         self._targets: set[str] = set()
         self._directory, self._keeps_offsets, self._keeps_producers = directory, keeps_offsets, keeps_producers
         self._task_bytes, self._workers = task_bytes, workers
-        # A dry run does not make it.
+        # A dry run does not create it.
         storage, path = directory.storage, directory.path
         there = storage.names(path) if storage.is_folder(path) else ()
         self._there = {entry.name: entry.is_folder for entry in there}
@@ -161,7 +161,7 @@ class CopyPlan:
         self._moved = self._ledger() if since_last else {}
 
     def _ledger(self) -> dict[_Identity, tuple[Moved, tuple[Landed, ...]]]:
-        """Return what was copied last of each partition of each source, and how its commit left the target's log."""
+        """Return the last copied range of each partition of each source, and the target logs after its commit."""
         found: dict[_Identity, tuple[Moved, tuple[Landed, ...]]] = {}
         for commit in commits(self._directory.storage, self._directory.file(files.JOBS_LEDGER)):
             landed = {each.folder: each for each in commit.entries if isinstance(each, Landed)}
@@ -174,7 +174,7 @@ class CopyPlan:
         return found
 
     def add(self, source: CopySource) -> None:
-        """Plan what is to be copied of a source, behind what is planned already."""
+        """Plan the pieces of a source, after those that are planned already."""
         folders = source.logs.folders()
         moved: dict[TopicPartition, Moved] = {}
         for folder in folders:
@@ -189,7 +189,7 @@ class CopyPlan:
                     f"are to be copied to {target_topic}: copy one"
                 )
             self._seen[identity] = folder.location
-            # A ledger of an earlier version knows a log by its path, and a topic may have got its id since.
+            # A ledger of an earlier version identifies a log by its path, and a topic may have got its id since.
             before = next((each for each in identities if each in self._moved), None)
             if before is not None:
                 moved[named(folder)], landed = self._moved[before]
@@ -225,7 +225,7 @@ class CopyPlan:
         return self._clusters[directory]
 
     def _note_topic_id(self, folder: PartitionFolder, target_topic: str, topic_id: str | None) -> None:
-        """Note the id that a source would give to a topic of the target, which is its cluster's or nobody's yet."""
+        """Note the topic id of a source; None if the target's topic has another name or is of another cluster."""
         if target_topic not in self._topic_ids:
             there = [self._directory.folder(name) for name, is_folder in self._there.items() if is_folder]
             self._topic_ids[target_topic] = {_topic_id_of(each) for each in there if each.topic == target_topic}
@@ -234,7 +234,7 @@ class CopyPlan:
         self._topic_ids[target_topic].add(topic_id if is_same else None)
 
     def with_topic_ids(self) -> list[CopyPiece]:
-        """Return the pieces; a log that is made gets its topic's id, where all that is known of the topic has one."""
+        """Return the pieces; a new log gets the id of its topic if all sources agree on one."""
         ids = {topic: next(iter(found)) for topic, found in self._topic_ids.items() if len(found) == 1}
         return [
             replace(each, bounds=replace(each.bounds, topic_id=ids.get(self._landings[each.target].folder.topic)))
@@ -244,7 +244,7 @@ class CopyPlan:
         ]
 
     def _landing(self, source: PartitionFolder, at: TopicPartition) -> _Landing:
-        """Return the log that a partition is copied to."""
+        """Return the target log of a partition, as it is after the pieces planned so far."""
         checked_partition(*at)
         folder = PartitionFolder(self._directory, at.topic, at.partition)
         if not self._there.get(folder.name, True):
@@ -272,13 +272,14 @@ class CopyPlan:
         )
 
     def _producers_of(self, found: Selected, landing: _Landing, before: Moved | None) -> str | None:
-        """Return the name of a source whose producers get other ids; None where they keep theirs.
+        """Return the name of a source whose producers get other ids; None if they keep their ids.
 
-        Every cluster gives out ids from 0 on. Where batches of another one keep theirs, a broker takes what its own
-        producer of such an id sends for a repetition, acknowledges it, and writes nothing; or it fences the producer.
+        Every cluster assigns ids from 0 on. If batches of another cluster keep their ids, a broker takes batches from
+        its own producer with the same id for repetitions, acknowledges them, and writes nothing; or it fences the
+        producer.
         """
         if before is not None and landing.has_open_transaction:
-            # It is ended by markers of the id that its batches have. Earlier versions kept all ids, and said nothing.
+            # Markers with the ids of its batches end a transaction. Earlier versions kept all ids without a record.
             return before.producers_of
         source, folder = found.range.folder, landing.folder
         is_only_source = landing.is_empty or (before is not None and before.producers_of is None)
@@ -290,7 +291,7 @@ class CopyPlan:
         return (before and before.producers_of) or found.topic_id or found.log_id or source.directory.path
 
     def _add_empty(self, folder: PartitionFolder, landing: _Landing) -> None:
-        """Have a partition of which nothing is copied be there, and where offsets are kept begin where it begins."""
+        """Create the target partition even if no batch is copied; with kept offsets it starts where the source does."""
         if not landing.is_new or landing.folder.name in self._targets:
             return
         layout = read_layout(folder)
@@ -332,19 +333,19 @@ class CopyPlan:
                 log_id=found.log_id, end_batch=found.identity(piece.end_offset).end_batch,
             )  # fmt: skip
             self._put(CopyPiece(piece, landing.folder.name, base_offset, origin, landing.bounds, moved))
-            # A batch in which a piece was cut may begin before the next one: then offsets that are kept do.
+            # If a piece was cut within a batch, the batch begins before the next piece; then kept offsets do too.
             base_offset = first_offset if keeps_offsets else piece.end_offset + shift
         landing.end_offset, landing.is_empty = whole.end_offset + shift, False
 
     def _whole_batches(self, wanted: ReadRange, layout: PartitionLayout, *, is_committed: bool) -> ReadRange:
-        """Widen a range to the batch at its end; where only decided transactions are copied, cut others off."""
+        """Widen a range to the batch at its end; if only decided transactions are copied, cut others off."""
         start, end = wanted.start_offset, wanted.end_offset
         if end == layout.end_offset:
             refuse_damaged_end(layout)
         elif end > start:
             end = _end_offset_at(layout, end - 1)
         while is_committed and start < end < layout.end_offset:
-            # What was decided before the last stable offset may have its marker behind that, as in the midst of a log.
+            # A transaction decided before the last stable offset may have its marker after it, as within a log.
             stable_offset = last_stable_offset(cut_at(layout, end))
             if stable_offset == end:
                 break
@@ -352,7 +353,7 @@ class CopyPlan:
         return wanted.within(start, max(start, end))
 
     def _bound(self, first_offset: int, end_offset: int, layout: PartitionLayout, landing: _Landing) -> None:
-        """Say where the log that is copied to is to start and end; raise where it cannot."""
+        """Set the start and end that the target log must get; raise if it cannot have them."""
         path, target = layout.path, landing.folder.location
         hidden = max(layout.start_offset - first_offset, 0)
         if hidden and not landing.is_empty:
@@ -376,14 +377,14 @@ class CopyPlan:
 
 
 def _topic_id_of(folder: PartitionFolder) -> str | None:
-    """Return the topic id of a partition; None where it has none."""
+    """Return the topic id of a partition; None if it has none."""
     path = folder.file(files.PARTITION_METADATA)
     data = folder.storage.read_small(path)
     return None if data is None else parse_topic_id(data, path)
 
 
 def _base_offset_at(layout: PartitionLayout, offset: int) -> int:
-    """Return the first offset of the batch that holds an offset; the offset itself where none does."""
+    """Return the first offset of the batch that holds an offset, or the offset itself if no batch does."""
     with _segment_at(layout, offset) as log:
         header = None if log is None else log.first_batch_from(offset)
         if log is None or header is None:
@@ -396,7 +397,7 @@ def _base_offset_at(layout: PartitionLayout, offset: int) -> int:
 
 
 def _end_offset_at(layout: PartitionLayout, offset: int) -> int:
-    """Return the offset behind the batch that holds an offset, or behind the offset itself."""
+    """Return the offset after the batch that holds an offset, or the next offset if no batch does."""
     with _segment_at(layout, offset) as log:
         header = None if log is None else log.first_batch_from(offset)
     if header is None or header.column("base_offset")[0] > offset:

@@ -1,1 +1,1 @@
-"""The verb ``export``: logs to tables."""
+"""The job ``export``: writes logs to tables."""

@@ -1,4 +1,4 @@
-"""`export`: what a user says, checked, and made a job that is run."""
+"""`sparklog.export`: checks the arguments, builds an `ExportJob` and runs it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _TABLE_FORMATS: Final = ("delta", "iceberg")
 
 @dataclass(frozen=True)
 class ExportSummary(MovedSummary):
-    """What an export has moved.
+    """The outcome of an export.
 
     Attributes
     ----------
@@ -52,7 +52,7 @@ class ExportSummary(MovedSummary):
 
     @property
     def size_bytes(self) -> int:
-        """The bytes of the files."""
+        """The size of the files, in bytes."""
         return sum(file.size_bytes for each in self.moved for file in each.files)
 
     def __repr__(self) -> str:
@@ -82,55 +82,56 @@ def export(
     commit_interval_ms: int = COMMIT_INTERVAL_MS,
     **shared: Unpack[MoveArguments],
 ) -> ExportSummary:
-    """Move the records of partition logs to files of a table, those left out that were moved there before.
+    """Export the records of partition logs to files of a table. Records exported by an earlier run are skipped.
 
-    What was moved stands in the ledger of the target. A rerun, whether this run ended well or was killed, goes on from
-    where each partition was committed, and repeats nothing.
+    The ledger of the target records what was moved. A rerun continues from the last commit of each partition and
+    repeats nothing, whether this run ended well or was killed.
 
     Parameters
     ----------
     source : str, os.PathLike or a sequence of them
-        Log directories (all topics but those whose name begins with ``__``), topic paths, partition folders, patterns.
+        Log directories (all topics except those that begin with ``__``), topic paths, partition folders, patterns.
     target : str or os.PathLike
-        A folder, made where it is not there. It is this job's: files of others in it are left alone.
+        A folder, created if it does not exist. It is for exports only; other files in it are left alone.
     format : str or FileFormat
-        ``delta`` and ``iceberg`` are tables of Parquet files, which say themselves what was moved to them. Else
-        ``parquet``, ``arrow``, ``csv`` or ``jsonl``. JSON lines have bytes that are UTF-8 as text, and others as
-        base64, in a field with ``_base64`` behind its name. CSV has no headers. Parquet files have delta encodings,
-        which Spark reads from 3.4 on; those of Iceberg tables have none.
+        ``delta`` and ``iceberg`` are tables of Parquet files, whose own logs record what was moved to them. Otherwise
+        ``parquet``, ``arrow``, ``csv`` or ``jsonl``. JSON lines have bytes as text if they are UTF-8, and otherwise as
+        base64, in a field with the suffix ``_base64``. CSV has no headers. Parquet files have delta encodings, which
+        Spark reads from 3.4 on; files of Iceberg tables have none.
     table : str, optional
         The name of an Iceberg table in its catalog, such as ``sales.orders``.
     catalog : mapping of str to str, optional
-        The properties of that catalog, as pyiceberg has them, and its ``name``.
+        The properties of that catalog, as for pyiceberg, and its ``name``.
     columns : str or sequence of str, optional
-        Of `sparklog.topic.reader.TOPIC_SCHEMA`; by default those of Spark's Kafka source, with headers but in CSV.
+        Columns of `sparklog.topic.reader.TOPIC_SCHEMA`; by default those of Spark's Kafka source, with headers except
+        in CSV.
     partition_by : sequence of str
-        The folders in which files lie, of ``topic``, ``partition``, ``date`` and ``hour`` (of the timestamp, UTC). The
-        columns topic and partition are not in the files where they are folders.
+        The folders that files are put in: some of ``topic``, ``partition``, ``date`` and ``hour`` (of the timestamp,
+        UTC). The columns topic and partition are not in the files if they are folders.
     key_format, value_format : str, optional
         How keys and values are decoded into typed columns: a format of `sparklog.values.spec.parse_decoder`, or
         ``base64`` or ``hex``. By default they are bytes, and in CSV text.
     key_options, value_options : mapping of str to object
-        What else that function is given: ``schema``, ``wire``, ``schema_id`` and ``message``.
+        Further arguments of that function: ``schema``, ``wire``, ``schema_id`` and ``message``.
     unnests_value : bool
-        Whether the fields of a value become columns of their own, in the place of the column ``value``.
+        Whether the fields of a value become columns, which replace the column ``value``.
     on_decode_error : {"fail", "dead_letter", "null"}
-        What becomes of a record whose key or value does not decode, or whose time the table cannot hold: an error that
+        The result for a record whose key or value does not decode, or whose time the table cannot hold: an error that
         ends its partition, a row of a file of the same name in the folder ``_dead_letter``, or null. Tables of Delta
-        Lake hold times up to the year 294247, and those of Iceberg up to 9999; files hold all.
+        Lake hold times up to the year 294247, Iceberg tables up to 9999; files hold all.
     escape_formulas : bool
-        Whether text of CSV gets a ' before it that a spreadsheet would take for a formula; such a file does not load
-        back as it was.
+        Whether text of CSV that a spreadsheet would take for a formula gets a ' before it. Loading such a file does not
+        restore the text.
     where : str, optional
-        Which records become rows, such as ``key = 'user-1'``, as of `LogReader.batches`. The others are passed over for
-        good: the ledger has the offsets that were looked at. A table keeps its filter.
+        A filter for records, such as ``key = 'user-1'``; see `LogReader.batches`. The others are skipped for good,
+        since the ledger has all offsets that were looked at. A table keeps its filter.
     adopt : bool
-        Go on where the ledger and the files of the target end, whatever proves that a log is not the one that was
-        moved; files that the ledger does not know count as moved, by the ranges in their names.
+        Continue where the ledger and the files of the target end, even if a log is evidently not the one that was
+        moved. Files that the ledger does not know count as moved, by the ranges in their names.
     row_group_rows : int
-        How many rows a row group of Parquet, or a batch of Arrow, has at most.
+        The largest number of rows of a row group of Parquet, or a batch of Arrow.
     commit_interval_ms : int
-        How long finished files wait until they are visible.
+        The time after which finished files become visible.
 
     Returns
     -------
@@ -143,7 +144,8 @@ def export(
     LockedError
         Another job moves to the target.
     CorruptLogError, DataLossError, UnreadableLogError, OutputNameError, ValueDecodeError
-        Of the first partition that could not be moved, with the others in ``others``; what could be moved was.
+        The error of the first partition that could not be moved, with further errors in ``others``. All other
+        partitions were moved.
     """
     options = taken(LogJobOptions, shared)
     runner = runner_of(options.processes, options.spark)
@@ -189,7 +191,7 @@ def _file_format(wanted: str | FileFormat) -> FileFormat:
     if not isinstance(wanted, str):
         return wanted
     if wanted in _TABLE_FORMATS:
-        # Iceberg's reader in Spark refuses delta-encoded columns before 1.10, and lengths that are apart before 1.11.
+        # Iceberg's reader in Spark refuses delta-encoded columns before 1.10, and separate lengths before 1.11.
         return ParquetFormat(has_deltas=wanted != "iceberg")
     return format_named(wanted, _TABLE_FORMATS)
 

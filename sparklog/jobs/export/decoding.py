@@ -1,8 +1,8 @@
-"""Decodes the keys and values of an export into typed columns, and sets aside what does not fit them.
+"""Decodes the keys and values of an export into typed columns, and sets aside records that do not decode.
 
-A decoded key or value is one column of its own name, or, where its type is a struct and that is asked for, a column for
-each of its fields. A record whose key or value does not decode fails the task, has null there, or becomes a dead
-letter: a row of `DEAD_LETTERS` in a file beside the table. So does one whose time the table cannot hold.
+A decoded key or value is one column of its own name. A value of a struct type can be unnested: a column for each of
+its fields. A record whose key or value does not decode fails the task, has null there, or becomes a dead letter: a row
+of `DEAD_LETTERS` in a file beside the table. The same holds for a record whose time the table cannot hold.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ OnDecodeError = Literal["fail", "dead_letter", "null"]
 
 KEY, VALUE = "key", "value"
 DIGITS: Final[Mapping[str, Callable[[pa.Array], pa.Array]]] = {"base64": base64_of, "hex": hex_of}
-"""Formats of files of text: any bytes can be written so."""
+"""Text forms of bytes; every value can be written in them."""
 DEAD_LETTERS: Final = pa.schema(
     [
         ("topic", pa.string()),
@@ -39,11 +39,11 @@ DEAD_LETTERS: Final = pa.schema(
         (VALUE, pa.binary()),
     ]
 )
-"""``field`` is the first of key and value that does not decode, or the time that does not fit; all are as they were."""
+"""``field`` names the first that failed: key, value or timestamp. The other columns are unchanged."""
 DEAD_LETTERS_AS_TEXT: Final = pa.schema(
     [field.with_type(pa.string()) if pa.types.is_binary(field.type) else field for field in DEAD_LETTERS]
 )
-"""The same for files that hold text alone: bytes are base64."""
+"""The schema of dead letters in files that hold only text: bytes are base64."""
 _AS_THEY_ARE: Final = DecoderSpec(RAW)
 
 
@@ -57,16 +57,16 @@ class TableColumnDecoder(Protocol):
 
 @dataclass(frozen=True)
 class Decoding:
-    """How keys and values are decoded; a frozen value that pickles.
+    """The options for decoding keys and values; a frozen value that pickles.
 
     Attributes
     ----------
     key, value : DecoderSpec or str
-        What `sparklog.values.spec.parse_decoder` returns, or a name of `DIGITS`.
+        A result of `sparklog.values.spec.parse_decoder`, or a name of `DIGITS`.
     unnests : bool
         Whether the fields of the value become columns of their own.
     on_error : {"fail", "dead_letter", "null"}
-        What becomes of a record that does not decode.
+        The treatment of a record that does not decode.
     """
 
     key: DecoderSpec | str = _AS_THEY_ARE
@@ -76,7 +76,7 @@ class Decoding:
 
     @property
     def read_columns(self) -> tuple[str, ...]:
-        """The columns that are needed beside those that are written."""
+        """The columns that are needed besides those that are written."""
         return (KEY, VALUE, "timestamp") if self.on_error == "dead_letter" else ()
 
     @property
@@ -95,23 +95,23 @@ class DecodedRows(NamedTuple):
 
 
 class RecordDecoder:
-    """Decodes batches of records; made where it works.
+    """Decodes batches of records; it is made in the worker.
 
     Parameters
     ----------
     decoding : Decoding
     schema : pyarrow.Schema
-        The columns that are wanted, before they are decoded.
+        The wanted columns, before decoding.
 
     Attributes
     ----------
     schema : pyarrow.Schema
-        The same, decoded.
+        The columns after decoding.
 
     Raises
     ------
     InvalidOptionError
-        As `sparklog.values.decoder.make_decoder`; or a field would have the name of another column.
+        See `sparklog.values.decoder.make_decoder`; or a field would have the name of another column.
     """
 
     def __init__(self, decoding: Decoding, schema: pa.Schema) -> None:
@@ -136,17 +136,17 @@ class RecordDecoder:
         self.schema = pa.schema(fields)
 
     def decode(self, batch: pa.RecordBatch, at: TopicPartition, times_ms: tuple[int, int] | None = None) -> DecodedRows:
-        """Decode a batch, which may have other columns as well; those it keeps.
+        """Decode a batch; other columns of it are kept.
 
         Parameters
         ----------
         times_ms : tuple of int, optional
-            The first and the last time that the table holds, ms since the epoch; by default it holds all.
+            The first and the last time that the table can hold, ms since the epoch; by default it holds all.
 
         Raises
         ------
         ValueDecodeError
-            A key or a value does not decode, or a time does not fit, and that is an error.
+            A key or a value does not decode, or a time does not fit, and ``on_error`` is "fail".
         """
         columns: dict[str, pa.Array] = {}
         failed: dict[int, tuple[str, str]] = {}
@@ -189,7 +189,7 @@ class RecordDecoder:
 
 
 class _DigitsDecoder:
-    """Writes bytes as text; every value can be."""
+    """Writes bytes as text, such as base64; this never fails."""
 
     type = pa.string()
 
@@ -205,7 +205,7 @@ def _make(spec: DecoderSpec | str) -> TableColumnDecoder:
 
 
 def _fitting(name: str, column: pa.Array, times_ms: tuple[int, int], failed: dict[int, tuple[str, str]]) -> pa.Array:
-    """Return times with null for those that are out of bounds, and add these to the rows that failed."""
+    """Return times with null for those that are out of bounds, and add their rows to ``failed``."""
     if not pa.types.is_temporal(column.type) or not (far := is_far(column, times_ms)).any():
         return column
     for row in np.flatnonzero(far).tolist():
@@ -228,7 +228,7 @@ def _dead_letters(batch: pa.RecordBatch, failed: Mapping[int, tuple[str, str]], 
 
 
 def as_digits(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Write the bytes of dead letters as base64, for files that hold text alone."""
+    """Return dead letters with bytes as base64, for files that hold only text."""
     columns = [
         base64_of(column).cast(pa.string()) if pa.types.is_binary(column.type) else column for column in batch.columns
     ]
@@ -245,15 +245,15 @@ def parse_decoding(
     on_error: str,
     holds_bytes: bool,
 ) -> Decoding:
-    """Return what a user asks for; `InvalidOptionError` for what there is not.
+    """Return the decoding that the arguments of a caller mean; raise `InvalidOptionError` if they are wrong.
 
     Parameters
     ----------
     key_format, value_format : str or None
-        As of `sparklog.values.spec.parse_decoder`, or of `DIGITS`; by default as they are, or text where files hold no
+        A format of `sparklog.values.spec.parse_decoder`, or of `DIGITS`; by default bytes, or text if files hold no
         bytes.
     key_options, value_options : mapping
-        What else `parse_decoder` is given.
+        Further arguments of `parse_decoder`.
     """
     if on_error not in ("fail", "dead_letter", "null"):
         raise InvalidOptionError(f"on_decode_error is {on_error!r}, and must be fail, dead_letter or null")

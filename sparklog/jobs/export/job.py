@@ -1,4 +1,4 @@
-"""Exports partition logs to tables: a task decodes ranges of offsets into Arrow, and writes files itself."""
+"""Exports partition logs to tables: each task decodes ranges of offsets into Arrow and writes files."""
 
 from __future__ import annotations
 
@@ -60,9 +60,9 @@ class ExportPiece:
     Attributes
     ----------
     log_bytes : int
-        About how many bytes of log it has.
+        The bytes of log in the range, about.
     identity : LogIdentity
-        That of its log at its end, as it was planned.
+        The identity of the log at the end of the range, when it was planned.
     """
 
     range: ReadRange
@@ -77,12 +77,12 @@ class ExportPiece:
 
 @dataclass(frozen=True)
 class ExportTask(PiecesTask[ExportPiece]):
-    """Some pieces of about a task's size in all.
+    """A task of some pieces.
 
     Attributes
     ----------
     damaged : Selected or None
-        A partition that cannot be moved at all, which is the only thing that the task has to say.
+        A partition that cannot be moved at all; the task only reports that.
     """
 
     damaged: Selected | None = None
@@ -98,18 +98,18 @@ class ExportTask(PiecesTask[ExportPiece]):
 
 @dataclass(frozen=True)
 class ExportJob:
-    """Moves the records of logs that were not moved before to a target.
+    """Moves the records of logs to a target, without those that were moved before.
 
     Attributes
     ----------
     columns : tuple of str
-        Of `TOPIC_SCHEMA`.
+        Names of columns of `TOPIC_SCHEMA`.
     partition_by : tuple of str
-        Of `FOLDERS`: the folders in which files lie.
+        The folders that files are put in, some of `FOLDERS`.
     run_id : str
-        Tells this run from every other, also in the names of what it stages.
+        The unique id of this run, which is also in the names of staged files.
     workers : int
-        How many tasks run at a time, about.
+        The number of tasks that run at a time, about.
     """
 
     source: LogSource
@@ -129,12 +129,12 @@ class ExportJob:
 
     @property
     def threads_bytes_max(self) -> int:
-        # Decoders of values may be Python, and rows of text are made by many short steps.
+        # Decoders of values may be Python, and making rows of text takes many short steps.
         is_bulk = isinstance(self.format, _BULK_FORMATS) and not self.decoding.is_needed
         return _THREADS_BYTES_MAX if is_bulk else 0
 
     def check(self) -> None:
-        """Raise for what is wrong already, before anything is made."""
+        """Raise for errors that can be found before anything is made."""
         if not self.file_schema().names:
             raise InvalidOptionError(f"no column is left for the files: {', '.join(self.columns)} are their folders")
         self.format.check(self.file_schema())
@@ -147,7 +147,7 @@ class ExportJob:
         return self.target.held()
 
     def plan(self) -> list[ExportTask]:
-        """Cut what is to be moved into tasks of about equal bytes, and give small partitions to one together."""
+        """Split the ranges to move into tasks of about equal bytes; a task may have many small partitions."""
         moved = self.target.moved(self.table(), adopts=self.source.adopts)
         if isinstance(self.target, TableFolder):
             moved = known_by_files(self.target, moved, adopts=self.source.adopts)
@@ -175,7 +175,7 @@ class ExportJob:
                 ]
 
     def run(self, task: ExportTask, report: Report) -> tuple[Moved, ...]:
-        """Write the files of a task, staged, and return what is in them."""
+        """Write the files of a task, staged, and return the ranges in them."""
         if task.damage is not None:
             raise task.damage
         found: list[Moved] = []
@@ -184,7 +184,7 @@ class ExportJob:
         for number, piece in enumerate(task.pieces):
             if piece.range.topic_partition in errors:
                 continue
-            # Other attempts of the task may run, or have run.
+            # Other attempts of this task may run, or have run, so staged names are unique.
             staged_name = f"{self.run_id}-{task.number}-{number}-{secrets.token_hex(4)}"
             try:
                 found.append(self._moved(piece, decoder, table, staged_name, report))
@@ -236,7 +236,7 @@ class ExportJob:
         return Layout(self.format, schema, partition_by, self.row_group_rows, self.row_group_bytes)
 
     def _batches(self, piece: ExportPiece, report: Report) -> Iterator[pa.RecordBatch]:
-        """Read a range, and say on the way how much was read, by its offsets."""
+        """Read a range, and report progress by its offsets."""
         whole, log_bytes = piece.range, piece.log_bytes
         schema = _schema_of(self._read_columns())
         of_log = [name for name in schema.names if name not in TopicPartition._fields]
@@ -265,7 +265,7 @@ class ExportJob:
         report(Amount(log_bytes - told_bytes, 0))
 
     def _read_columns(self) -> tuple[str, ...]:
-        """Return the columns that are needed: those that are written, the time to choose a folder, and offsets."""
+        """Return the columns to read: those that are written, the time for choosing folders, and offsets."""
         by_time = ("timestamp",) if {"date", "hour"} & set(self.partition_by) else ()
         return tuple(dict.fromkeys((*self.columns, *by_time, *self.decoding.read_columns, "offset")))
 
@@ -274,11 +274,11 @@ class ExportJob:
         return RecordDecoder(self.decoding, _schema_of(tuple(name for name in self.columns if name not in folders)))
 
     def file_schema(self) -> pa.Schema:
-        """Return the columns of the files: those asked for, decoded, but for those that are folders."""
+        """Return the columns of the files: the wanted ones, decoded, except those that are folders."""
         return self._decoder().schema
 
     def table(self) -> TableShape:
-        """Return what the table is like."""
+        """Return the columns, folders and settings of the table."""
         schema = self.file_schema()
         values = {
             "format": self.format.name + ", formulas escaped" * (self.format == CsvFormat(escapes_formulas=True)),
@@ -297,30 +297,30 @@ def _named(decoder: DecoderSpec | str) -> str:
 
 
 def _refuse_gone(whole: ReadRange, log: LogReader) -> None:
-    """Raise `DataLossError` if a range is not in its log any more."""
+    """Raise `DataLossError` if a range is no longer in its log."""
     if whole.start_offset < log.start_offset or whole.end_offset > log.end_offset:
         raise DataLossError(
             f"{whole} was to be moved, and the log now has offsets [{log.start_offset}, {log.end_offset}): repeat the "
-            f"job, which goes on from what is there"
+            f"job, which continues with these"
         )
 
 
 def _refuse_replaced(piece: ExportPiece, layout: PartitionLayout) -> None:
-    """Raise `DataLossError` if a log is another than the one that was planned."""
+    """Raise `DataLossError` if a log is not the one that was planned."""
     difference = piece.identity.difference(identity_at(layout, piece.range.end_offset))
     if difference is not None:
         raise DataLossError(
             f"{piece.range} was to be moved, and its log has another {difference} now: it was made again or cut "
-            f"meanwhile. Repeat the job, which says what can be done"
+            f"meanwhile. Repeat the job: its error tells what can be done"
         )
 
 
 def _refuse_nested(target: Target, directory: LogDirectory) -> None:
-    """Raise `InvalidOptionError` where the target is in a log directory that is read, or the other way round."""
+    """Raise `InvalidOptionError` if the target is in a log directory that is read, or contains one."""
     refuse_nested(target.storage, target.path, directory)
     same_scheme = target.storage.scheme == directory.storage.scheme
     if same_scheme and is_within(directory.storage.real(directory.path), target.storage.real(target.path)):
         raise InvalidOptionError(
-            f"the logs of {directory.path} are in the target {target.path}: who reads the table would meet their "
+            f"the logs of {directory.path} are in the target {target.path}: readers of the table would find their "
             f"files. Move to another folder"
         )

@@ -1,7 +1,7 @@
-"""The formats of files that tables are written in: Parquet, Arrow IPC, CSV and JSON lines.
+"""Writes tables to files: Parquet, Arrow IPC, CSV and JSON lines.
 
-A format is a small frozen value that opens a writer on a file object; what is written is given to it in tables that are
-worth a row group.
+A format is a small frozen value that opens a writer on a file object. The writer receives tables of the size of a row
+group.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from sparklog.values.json_text import is_far, json_lines, time_texts
 from sparklog.values.text import without_formulas
 
 ROW_GROUP_BYTES: Final = 1 << 26
-"""How many bytes of rows are gathered, in memory, before they are written, by default."""
+"""The default bytes of rows that are gathered in memory before they are written."""
 ROW_GROUP_ROWS: Final = 1 << 20
 _WINDOW_BYTES: Final = 1 << 20
 _BATCH_BYTES: Final = 1 << 12
-"""About what a batch takes beside its rows."""
+"""The bytes that a batch takes besides its rows, about."""
 _SAMPLED_ROWS: Final = 1 << 12
 _REPEATED_SHARE_MAX: Final = 0.5
-"""Values are worth a dictionary of which no more than this share is distinct."""
+"""Values get a dictionary if no more than this share of them is distinct."""
 _SAMPLED_BYTES: Final = 1 << 19
 _SAMPLED_BYTES_MIN: Final = 1 << 16
-"""For less, trying encodings would take longer than writing."""
+"""For fewer bytes, trying encodings would take longer than writing."""
 _DELTAS: Final = "DELTA_BINARY_PACKED"
 _LENGTHS_APART: Final = "DELTA_LENGTH_BYTE_ARRAY"
 _APART_SHARE_MAX: Final = 0.98
-"""Lengths are kept apart from text and bytes that come to no more than this share of their size among them."""
+"""Lengths are stored apart if text and bytes then compress to at most this share of their size with lengths."""
 
 
 class TableWriter(Protocol):
@@ -43,19 +43,19 @@ class TableWriter(Protocol):
     def write(self, table: pa.Table) -> None: ...
 
     def close(self) -> None:
-        """Write what ends the file; the file object stays open."""
+        """Write the end of the file; the file object stays open."""
 
 
 class FileFormat(Protocol):
-    """Makes writers; a frozen value that pickles small."""
+    """The interface of formats, which open writers; a frozen value with a small pickle."""
 
     @property
     def name(self) -> str:
-        """What users call it."""
+        """The name of the format for users."""
 
     @property
     def suffix(self) -> str:
-        """Ends the names of its files."""
+        """The suffix of names of its files."""
 
     @property
     def holds_bytes(self) -> bool:
@@ -65,24 +65,24 @@ class FileFormat(Protocol):
         """Raise `InvalidOptionError` for a column that the format cannot hold."""
 
     def open(self, sink: Any, schema: pa.Schema) -> TableWriter:
-        """Begin a file."""
+        """Begin a file, and return its writer."""
 
     def count_rows(self, source: Any) -> int:
-        """Count the rows of a file; `pyarrow.ArrowInvalid` or OSError where it is none of the format."""
+        """Return the number of rows of a file; raise `pyarrow.ArrowInvalid` or OSError if it is not of this format."""
 
 
 @dataclass(frozen=True)
 class ParquetFormat:
-    """Parquet, written so that it is small, fast to write, and fast to read a part of.
+    """The Parquet format, with files that are small, fast to write, and fast to read in part.
 
-    Only columns that readers prune by have statistics. A column of text or bytes gets a dictionary where its first rows
-    repeat themselves.
+    Only columns that readers prune by have statistics. A column of text or bytes gets a dictionary if values repeat in
+    its first rows.
 
     Attributes
     ----------
     has_deltas : bool
-        Whether offsets and times are delta-encoded, and lengths kept apart from text and bytes that compress better
-        without them, as those of few repetitions do. Old readers know neither.
+        Whether offsets and times are delta-encoded, and lengths are stored apart from text and bytes that compress
+        better without them, such as values with few repetitions. Old readers know neither.
     """
 
     compression: str = "zstd"
@@ -103,7 +103,7 @@ class ParquetFormat:
 
 
 class _ParquetWriter:
-    """Begins a file with the first table, whose values tell how the columns are best encoded."""
+    """Writes a Parquet file; the values of the first table decide how columns are encoded."""
 
     def __init__(self, wanted: ParquetFormat, sink: Any, schema: pa.Schema) -> None:
         self._wanted, self._sink, self._schema = wanted, sink, schema
@@ -131,15 +131,15 @@ class _ParquetWriter:
         return self._writer
 
     def _deltas(self, table: pa.Table) -> dict[str, str]:
-        """Return the columns that are worth a delta encoding, and which."""
+        """Return the delta encoding of each column that is worth one."""
         counted = [field.name for field in table.schema if _is_counted(field.type)]
         texts = [field.name for field in table.schema if _is_text(field.type) and self._is_smaller_apart(table, field)]
         return {**dict.fromkeys(counted, _DELTAS), **dict.fromkeys(texts, _LENGTHS_APART)}
 
     def _is_smaller_apart(self, table: pa.Table, field: pa.Field) -> bool:
-        """Tell, from the first rows of a column, whether it compresses better with its lengths apart.
+        """Return whether the first rows of a column compress better with their lengths apart.
 
-        Lengths among random text are matches of a few bytes each, which take time to find and gain little.
+        Lengths within random text are matches of a few bytes each, which take time to find and gain little.
         """
         size_bytes = table.column(field.name).nbytes
         if size_bytes < _SAMPLED_BYTES_MIN:
@@ -149,7 +149,7 @@ class _ParquetWriter:
         return apart <= among * _APART_SHARE_MAX
 
     def _written_bytes(self, table: pa.Table, encoding: str) -> int:
-        """Return how many bytes a table of one column comes to."""
+        """Return the size, in bytes, of a file with a table of one column."""
         sink = pa.BufferOutputStream()
         pyarrow.parquet.write_table(
             table,
@@ -165,22 +165,22 @@ class _ParquetWriter:
 
 
 def _is_counted(kind: pa.DataType) -> bool:
-    """Tell whether values of a type are likely to be near the ones before them, and their differences small."""
+    """Return whether consecutive values of a type probably have small differences."""
     return bool(pa.types.is_int64(kind) or pa.types.is_timestamp(kind))
 
 
 def _is_binary(kind: pa.DataType) -> bool:
-    """Tell whether values of a type are bytes of any length."""
+    """Return whether values of a type are bytes of any length."""
     return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
 
 
 def _is_text(kind: pa.DataType) -> bool:
-    """Tell whether values of a type are text or bytes of any length."""
+    """Return whether values of a type are text or bytes of any length."""
     return bool(_is_binary(kind) or pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
 def _is_opaque(field: pa.Field) -> bool:
-    """Tell whether nobody prunes by a column: bytes, what is nested, and the text of keys and values."""
+    """Return whether readers never prune by a column: bytes, nested types, and the text of keys and values."""
     kind = field.type
     return bool(_is_binary(kind) or pa.types.is_nested(kind) or field.name in ("key", "value", "timestampType"))
 
@@ -195,7 +195,7 @@ def _repeats(column: pa.ChunkedArray) -> bool:
 
 @dataclass(frozen=True)
 class ArrowFormat:
-    """Arrow IPC files, which are mapped into memory as they are."""
+    """The format of Arrow IPC files, which readers can map into memory."""
 
     compression: str | None = "zstd"
     name: str = "arrow"
@@ -221,15 +221,15 @@ _ANY_VALUES: Final = pyarrow.csv.ParseOptions(newlines_in_values=True)
 
 @dataclass(frozen=True)
 class CsvFormat:
-    """CSV with a line of names; null is nothing at all, and the empty string is ``""``.
+    """The CSV format with a line of names; null is an empty field, and the empty string is ``""``.
 
-    It holds text and numbers: bytes have to be decoded, or come as base64, and headers are left out or come as JSON;
-    see `check`. Times are text, as Arrow writes them.
+    It holds text and numbers: bytes must be decoded or written as base64, and headers left out or written as JSON; see
+    `check`. Times are text in Arrow's form.
 
     Attributes
     ----------
     escapes_formulas : bool
-        Whether text gets a ' before it that a spreadsheet would take for a formula.
+        Whether text that a spreadsheet would take for a formula gets a ' before it.
     """
 
     escapes_formulas: bool = False
@@ -254,7 +254,7 @@ class CsvFormat:
         return _CsvWriter(self, sink, schema)
 
     def count_rows(self, source: Any) -> int:
-        # All as text: what values look like is not asked.
+        # All columns as text: types are not guessed.
         names = pyarrow.csv.open_csv(source, parse_options=_ANY_VALUES).schema.names
         source.seek(0)
         as_text = pyarrow.csv.ConvertOptions(column_types=dict.fromkeys(names, pa.binary()))
@@ -289,7 +289,7 @@ class _CsvWriter:
 
 @dataclass(frozen=True)
 class JsonLinesFormat:
-    """JSON lines: an object a record, as `sparklog.values.json_text.json_lines` writes it."""
+    """The JSON lines format: one object per record, written by `sparklog.values.json_text.json_lines`."""
 
     name: str = "jsonl"
     suffix: str = ".jsonl"
@@ -329,7 +329,7 @@ FORMATS: Final[dict[str, Callable[[], FileFormat]]] = {
 
 
 def format_named(name: str, others: Sequence[str] = ()) -> FileFormat:
-    """Return a format by its name; `InvalidOptionError` where there is none, whose message knows of ``others`` too."""
+    """Return a format by its name; otherwise raise `InvalidOptionError`, whose message lists ``others`` too."""
     if name not in FORMATS:
         known = [*FORMATS, *others]
         raise InvalidOptionError(f"no format {name!r}: {did_you_mean(name, known, 'formats are ' + ', '.join(known))}")
@@ -337,19 +337,21 @@ def format_named(name: str, others: Sequence[str] = ()) -> FileFormat:
 
 
 def format_of_file(name: str) -> FileFormat | None:
-    """Return the format of a file by its name; None where it is of none of ours."""
+    """Return the format of a file by its name; None if it is none of ours."""
     return next((each for make in FORMATS.values() if name.endswith((each := make()).suffix)), None)
 
 
 class RowGroups:
-    """Gathers batches until they are worth a row group, and writes them.
+    """Gathers batches into row groups, and writes them.
 
     Parameters
     ----------
     writer : TableWriter
+        Writes the row groups.
     schema : pyarrow.Schema
+        The columns of the file.
     rows_max, bytes_max : int
-        A row group is written when it has so many rows or bytes.
+        A row group is written when it has this number of rows or bytes.
     """
 
     def __init__(
@@ -368,12 +370,12 @@ class RowGroups:
             self.flush()
 
     def flush(self) -> None:
-        """Write what has been gathered."""
+        """Write the gathered rows as a row group."""
         if self._batches:
             self._writer.write(pa.Table.from_batches(self._batches, schema=self._schema))
         self._batches, self._rows, self.buffered_bytes = [], 0, 0
 
     def close(self) -> None:
-        """Write the rest, and what ends the file."""
+        """Write the remaining rows and the end of the file."""
         self.flush()
         self._writer.close()

@@ -1,4 +1,4 @@
-"""Lines of text, as many at a time as are parsed at once; no line is cut."""
+"""Reads lines of text in blocks of whole lines."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ _BLANK: Final = " \t\r\n"
 
 @dataclass(frozen=True)
 class Lines:
-    """Some lines of a file.
+    """Consecutive lines of a file.
 
     Attributes
     ----------
     block : bytes
-        Their bytes.
+        The bytes of the lines.
     first : int
         The number of the first line in its file, from 1.
     texts : pyarrow.Array of string
-        The lines, without blanks around them, and without those of nothing else.
+        The lines, without surrounding blanks and without blank lines.
     """
 
     block: bytes
@@ -37,7 +37,7 @@ class Lines:
 
 
 def blocks_of_lines(stream: Any, line_bytes_max: int) -> Iterator[bytes]:
-    """Yield the bytes of a stream, cut behind ends of lines; `ValueError` where a line has more bytes than it may."""
+    """Yield the bytes of a stream in blocks that end with a line; raise `ValueError` if a line is too long."""
     rest: list[bytes] = []
     is_first = True
     while True:
@@ -59,7 +59,7 @@ def blocks_of_lines(stream: Any, line_bytes_max: int) -> Iterator[bytes]:
 
 
 def split_lines(block: bytes, first: int) -> Lines:
-    """Split bytes into lines; `pyarrow.ArrowInvalid` where they are not UTF-8."""
+    """Split bytes into lines; raise `pyarrow.ArrowInvalid` if they are not UTF-8."""
     data = np.frombuffer(block, np.uint8)
     ends = np.flatnonzero(data == ord("\n")) + 1
     if not len(ends) or ends[-1] != len(block):

@@ -1,6 +1,6 @@
-"""How many bytes the rows of a file come to in memory, where the file is much smaller.
+"""Limits the memory of rows whose file is much smaller than they are.
 
-A value that a file has once, in a dictionary, may be that of every row, and a null of a wide type takes its width.
+A value that a file has once, in a dictionary, may be in every row, and a null of a wide type takes its whole width.
 """
 
 from __future__ import annotations
@@ -13,25 +13,25 @@ import pyarrow.compute as pc
 from sparklog.values.json_text import is_bytes_type, is_text_type
 
 ROW_BYTES_MAX: Final = 1 << 27
-"""How many bytes a row may have, by default."""
+"""The default limit for the bytes of a row."""
 
 _REPEATED_BYTES_MAX: Final = 1 << 26
 
 
 def row_too_long(row_bytes_max: int) -> ValueError:
-    """Return an error of a row that is longer than it may be."""
+    """Return the error for a row that is longer than the limit."""
     return ValueError(f"a row has more than {row_bytes_max} bytes, the most that row_bytes_max lets it have")
 
 
 def rows_in_memory(widest: int, row_bytes_max: int) -> int:
-    """Return how many rows of so many bytes may be in memory; `ValueError` where a row has more than it may."""
+    """Return how many rows of ``widest`` bytes may be in memory; raise `ValueError` if a row is too long."""
     if widest > row_bytes_max:
         raise row_too_long(row_bytes_max)
     return max(_REPEATED_BYTES_MAX // max(widest, 1), 1)
 
 
 def repeated_bytes(column: pa.Array) -> int:
-    """Return how many bytes a row at most gets of values that the rows of a column share."""
+    """Return the most bytes that a row can have from values that the rows of a column share."""
     kind = column.type
     if pa.types.is_dictionary(kind):
         column = column.dictionary
@@ -50,7 +50,7 @@ def _longest(column: pa.Array) -> int:
 
 
 def fixed_bytes(kind: pa.DataType) -> int:
-    """Return how many bytes each value of a type takes at least, nulls included."""
+    """Return the fewest bytes that each value of a type takes, nulls included."""
     if pa.types.is_fixed_size_binary(kind):
         return int(kind.byte_width)
     if pa.types.is_fixed_size_list(kind):

@@ -1,4 +1,4 @@
-"""A file of a storage as a Python file, for libraries that read formats."""
+"""Wraps a file of a storage as a Python file object, for libraries that read formats."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from sparklog.storage.base import ReadableFile
 
 
 class SeekableFile(io.RawIOBase):
-    """Reads an open file; closing this one leaves that one open.
+    """A file object that reads an open file, and leaves that file open when it is closed.
 
     Parameters
     ----------
     on_read : callable, optional
-        Told how many bytes were read, each time.
+        Called with the number of bytes after each read.
     """
 
     def __init__(self, file: ReadableFile, on_read: Callable[[int], None] | None = None) -> None:

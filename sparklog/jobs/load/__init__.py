@@ -1,1 +1,1 @@
-"""The verb ``load``: files of rows to logs."""
+"""The job ``load``: writes files of rows to logs."""

@@ -1,4 +1,4 @@
-"""`load`: what a user says, checked, and made a job that is run."""
+"""`sparklog.load`: checks the arguments, builds a `LoadJob` and runs it."""
 
 from __future__ import annotations
 
@@ -74,68 +74,68 @@ def load(
     again: bool = False,
     **shared: Unpack[JobArguments],
 ) -> LoadSummary:
-    """Load files of rows into partition logs: all of them become visible at once, or none.
+    """Load files of rows into partition logs; all rows become visible at once, or none.
 
-    A rerun of the same load passes over files that it has loaded and that have not changed, by their path, size and
-    time; the log directory's ledger, ``seglog.ledger.jsonl``, remembers them. No broker may run on the directory.
+    A rerun of the same load skips files that have been loaded and have not changed, by their path, size and time; the
+    log directory's ledger, ``seglog.ledger.jsonl``, records them. No broker may run on the directory.
 
     Parameters
     ----------
     sources : path, or sequence of paths
-        Files, patterns, or folders with all that is below them; Parquet, Arrow IPC (files and streams), CSV and JSON
-        lines, text also compressed, as their names say. Names that begin with ``_`` or ``.`` are passed over. Folders
-        that are named ``column=value`` give their files a column.
+        Files, patterns, or folders with everything below them: Parquet, Arrow IPC (files and streams), CSV and JSON
+        lines, text also compressed, by the suffixes of their names. Names that begin with ``_`` or ``.`` are skipped.
+        Folders that are named ``column=value`` give their files a column.
     log_directory : path
-        A log directory, which is made where it is not there; or the path of a topic, or of a partition's folder in one.
+        A log directory, which is created if it does not exist, or the path of a topic or partition's folder in one.
     topic : str, optional
         The topic of all rows. Without it rows name their topics in the column `topic_column`.
     num_partitions : int, optional
-        How many partitions a new topic gets; without it a topic that is not there is an error.
+        The number of partitions of a new topic; without it a topic that does not exist is an error.
     config : mapping of str to object, optional
-        Topic properties under Kafka's names, such as ``{"compression.type": "zstd"}``.
+        Topic properties by Kafka's names, such as ``{"compression.type": "zstd"}``.
     partitioner : str
-        How a row that names no partition gets one: as of Spark's writes.
+        How a row that names no partition gets one; see the option ``partitioner`` of Spark's writes.
     key, value, headers, timestamp, partition, topic_column : str, optional
-        The names of columns; None where there is none. Other columns are left out. A column may be missing, but for
-        the value; a name that was given for one must be in some file. Keys and values are text or bytes; timestamps are
+        The names of columns; None if there is no such column. Other columns are left out. Every column except the value
+        may be missing; a name that you give must be in some file. Keys and values are text or bytes; timestamps are
         timestamps, int64 of ms, or text of either; headers a list of structs of key and value, or a map.
     value_json : bool
-        Make the value of all other columns, as one JSON object a row, in the way of Spark's ``to_json``. Of JSON lines
-        the value is the whole line, as it is.
+        Make the value from all other columns, as one JSON object per row, like Spark's ``to_json``. In JSON lines the
+        value is the whole line, unchanged.
     key_format, value_format : str, optional
-        ``base64`` or ``hex``, where an export was told to write keys or values so; by default text stands for itself.
-        It is not needed for fields with ``_base64`` behind their names, where JSON lines of an export, and what
-        ``dump`` prints, have bytes that are no UTF-8: they are read as these bytes.
+        ``base64`` or ``hex``, if an export has written keys or values in this form; by default text stands for itself.
+        It is not needed for fields whose names end with ``_base64``, where JSON lines of an export and of ``dump``
+        have bytes that are not UTF-8: they are always read as these bytes.
     format : str, optional
-        "parquet", "arrow", "csv" or "json", where the names of the files do not say it.
+        "parquet", "arrow", "csv" or "json", if the names of the files do not tell.
     csv_delimiter : str
         The character between fields of CSV.
     csv_columns : sequence of str
-        The names of the columns of CSV, where the first line does not say them.
+        The names of the columns of CSV, if the first line does not have them.
     csv_types : mapping of str to pyarrow.DataType, or str, optional
-        The types of those columns of CSV that are not text; also as text, such as ``id bigint, at timestamp``.
+        The types of the columns of CSV that are not text; also as text, such as ``id bigint, at timestamp``.
     row_bytes_max : int
-        Refuse a file with a row of more bytes, about, decompressed: a file of a few kilobytes may come to gigabytes.
+        Refuse a file with a row of more bytes, about, decompressed: a few kilobytes may decompress to gigabytes.
     again : bool
-        Load also what was loaded before.
+        Load also files that have been loaded before.
 
     Returns
     -------
     LoadSummary
-        What was written where, and which files were loaded or passed over.
+        The numbers of records by partition, and the files that were loaded or skipped.
 
     Raises
     ------
     InvalidOptionError
-        An argument is wrong, a file is of no known kind, or one that was loaded has changed since.
+        An argument is wrong, a file is of an unknown kind, or a loaded file has changed since.
     PathNotFoundError
-        A source is not there, or has no file.
+        A source does not exist, or has no file.
     InputFileError
         A file is damaged, or its columns do not fit; the message names file and column.
     LockedError
-        A broker runs on the directory, or another job or writer took too long.
+        A broker runs on the directory, or another job or writer held its lock for too long.
     SeglogError
-        Whatever it is, nothing of the load is visible, unless its ``outcome`` says otherwise.
+        Any other error. Nothing of the load is visible, unless the error's ``outcome`` says otherwise.
     """
     if format not in (None, *FORMATS):
         raise InvalidOptionError(f"format must be one of {', '.join(FORMATS)}, got {format!r}")

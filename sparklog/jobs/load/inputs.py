@@ -1,11 +1,11 @@
-"""Finds the files that are to be loaded, in the order in which they are.
+"""Finds the files to load, and their order.
 
-A source is a file, a pattern, or a folder, all of whose files are taken, those of folders within it included. Files
-come in the order of their names, sources in the order in which they are given, and a file counts once, however often
-it is named. Names that begin with ``_`` or ``.`` are passed over, such as ``_SUCCESS`` and ``_seglog``. Any other file
-of a folder must be of a known kind: to leave one out without a word would be to lose it.
+A source is a file, a pattern, or a folder with all files below it. Files come in the order of their names, sources in
+the order of the arguments, and a file counts once, however often it is named. Names that begin with ``_`` or ``.`` are
+skipped, such as ``_SUCCESS`` and ``_seglog``. Every other file of a folder must be of a known kind, since a file that
+is skipped silently would be lost.
 
-Folders that are named ``column=value`` give their files a column of text, as Hive has it.
+Folders that are named ``column=value`` give their files a column of text, as in Hive.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ _HIVE_NULL: Final = "__HIVE_DEFAULT_PARTITION__"
 
 @dataclass(frozen=True, slots=True)
 class InputFile:
-    """A file that is to be loaded, as it was when it was found.
+    """A file to load, as it was when it was found.
 
     Attributes
     ----------
     codec : str or None
-        How the whole of the file is compressed, by the name that pyarrow has for it.
+        The compression of the whole file, by pyarrow's name for it; None for none.
     columns : tuple of (str, str or None)
-        What the names of its folders say.
+        The columns that the names of its folders give, with their values.
     """
 
     storage: Storage
@@ -64,24 +64,24 @@ class InputFile:
 
     @property
     def name(self) -> str:
-        """The path, with its scheme where that is not of this machine: what a ledger and errors call it."""
+        """The name of the file in ledgers and errors: its path, with the scheme if it is not on this machine."""
         return str(Location(self.storage, self.path))
 
 
 def find_files(sources: Sequence[Location], given_format: str | None = None) -> list[InputFile]:
-    """Find the files of some sources.
+    """Return the files of some sources, in their order.
 
     Parameters
     ----------
     given_format : str, optional
-        One of `FORMATS`, of all files; by default the names of the files say it.
+        The format of all files, one of `FORMATS`; by default the names of the files tell.
 
     Raises
     ------
     InvalidOptionError
-        A file is of no kind that is known.
+        A file is of an unknown kind.
     PathNotFoundError
-        A source is not there, or has no file.
+        A source does not exist, or has no file.
     """
     found: dict[str, InputFile] = {}
     for source in sources:
@@ -93,7 +93,7 @@ def find_files(sources: Sequence[Location], given_format: str | None = None) -> 
 
 
 def _places(located: Location) -> list[Location]:
-    """Return what a source stands for; a pattern stands for nothing that a folder would not give either."""
+    """Return the paths that a source stands for; a pattern omits the names that a folder would omit."""
     places = expand(located)
     if not is_pattern(located):
         return places
@@ -129,7 +129,7 @@ def _files_in(
 
 
 def _refuse_logs(folder: str, entries: Sequence[Entry]) -> None:
-    """Refuse what Kafka has written: a log is no table, and the first name in there would say little of that."""
+    """Raise `InvalidOptionError` for a folder that Kafka has written: an error about its first file would not help."""
     if any(entry.name == META_PROPERTIES or parse_offset_file(entry.name) for entry in entries):
         raise InvalidOptionError(
             f"{folder} has logs of Kafka, and files of rows are loaded: `sparklog copy` moves logs to logs"
@@ -137,7 +137,7 @@ def _refuse_logs(folder: str, entries: Sequence[Entry]) -> None:
 
 
 def _input_file(storage: Storage, path: str, given_format: str | None) -> InputFile:
-    # What is not there is said first, whatever its name.
+    # A missing file is reported first, whatever its name.
     with storage.open(path) as file:
         kind, codec = _kind_of(path, given_format)
         return InputFile(storage, path, kind, codec, file.size_bytes(), file.modified_ns(), _columns_of(path))
@@ -149,8 +149,8 @@ def _kind_of(path: str, given_format: str | None) -> tuple[str, str | None]:
     if kind is None:
         known, codecs = (", ".join(f".{each}" for each in of) for of in (_FORMAT_OF_SUFFIX, _CODEC_OF_SUFFIX))
         raise InvalidOptionError(
-            f"{path} is of no kind that is loaded: names end with {known}, those of text also with {codecs} behind "
-            f"that. Say its format, choose other files by a pattern, or have its name begin with _ to leave it out"
+            f"{path} is of an unknown kind: names end with {known}, those of text also with {codecs} after "
+            f"that. Give its format, choose other files by a pattern, or make its name begin with _ to skip it"
         )
     if codec is not None and kind not in (CSV, JSON):
         raise InvalidOptionError(f"{path} is compressed as a whole, and is to be {kind}: decompress it first")
@@ -158,7 +158,7 @@ def _kind_of(path: str, given_format: str | None) -> tuple[str, str | None]:
 
 
 def _kind(name: str) -> tuple[str | None, str | None]:
-    """Return what the end of a name says of the format of a file, and how it is compressed."""
+    """Return the format and the compression of a file, by the end of its name."""
     stem, _, last = name.lower().rpartition(".")
     codec = _CODEC_OF_SUFFIX.get(last) if stem else None
     if codec is not None:

@@ -1,12 +1,12 @@
-"""Loads files of rows into partition logs: Parquet, Arrow, CSV and JSON lines; a task a group of files.
+"""Loads files of rows (Parquet, Arrow, CSV, JSON lines) into partition logs; each task loads a group of files.
 
-Rows take the way of a Spark write: they are staged by tasks, and one commit makes all of them visible, or none. The
-commit adds to the ledger of the log directory which files they came from, so that a rerun passes over these. A file is
-known by its path, its size and its time: one that was written anew or has grown under the same path is another, some of
-whose rows may be in the logs, so it is refused.
+Rows are written as by Spark: tasks stage them, and one commit makes all of them visible, or none. The commit records
+the loaded files in the ledger of the log directory, so that a rerun skips them. A file is identified by its path, size
+and time. If a file was rewritten or has grown under the same path, some of its rows may be in the logs, so it is
+refused.
 
-Records of a partition are in the order of their rows in a file, and of the files. A file is one task's, but for
-Parquet, whose row groups may be cut apart: tasks are numbered in the order of files, and committed in that order.
+Records of a partition are in the order of the files, and of the rows in a file. One task loads a whole file, except
+that row groups of Parquet may be split between tasks. Tasks are numbered and committed in the order of the files.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ _ATTEMPTS: Final = 1 << 53
 
 @dataclass(frozen=True, slots=True)
 class LoadedPart:
-    """What became of a part of a file.
+    """The outcome of loading a part of a file.
 
     Attributes
     ----------
     kinds : mapping of str to str
-        Of a value that is made of other columns: what each of these is in JSON.
+        If the value is made from other columns: the kind of each of these in JSON.
     """
 
     file: InputFile
@@ -59,7 +59,7 @@ class LoadedPart:
 
 @dataclass(frozen=True, slots=True)
 class LoadResult:
-    """What a task has staged, and of which files."""
+    """The records that a task has staged, and the files that they are from."""
 
     parts: tuple[LoadedPart, ...]
     staged: tuple[StagedRun, ...]
@@ -67,7 +67,7 @@ class LoadResult:
 
 @dataclass(frozen=True, slots=True)
 class LoadedPartition:
-    """What a load has written to a partition; ``size_bytes`` is that of its batches."""
+    """The records that a load has written to a partition; ``size_bytes`` is the size of their batches."""
 
     topic: str
     partition: int
@@ -79,18 +79,18 @@ class LoadedPartition:
 
 @dataclass(frozen=True, slots=True)
 class PlannedPart:
-    """A file, or some row groups of one, that a load would load.
+    """A file, or some of its row groups, that a load would load.
 
     Attributes
     ----------
     task : int
-        The number of the task that would do it.
+        The number of the task that would load it.
     rows : int or None
-        None where only reading the file would tell.
+        The number of rows; None if only reading the file would tell.
     topic : str or None
-        None where rows name their topics.
+        The topic of its rows; None if rows name their topics.
     partitions : int or None
-        How many partitions the topic has, or would get; 1 where the path names one.
+        The number of partitions that the topic has, or would get; 1 if the path names one.
     """
 
     task: int
@@ -103,20 +103,20 @@ class PlannedPart:
 
 @dataclass(frozen=True, slots=True)
 class LoadSummary:
-    """What a load has done.
+    """The outcome of a load.
 
     Attributes
     ----------
     records, size_bytes : int
-        How many records were written, and the bytes of their batches.
+        The number of records that were written, and the bytes of their batches.
     partitions : tuple of LoadedPartition
-        Where they are.
+        The partitions that they were written to.
     files : tuple of Loaded
-        What was loaded, as the ledger has it.
+        The loaded files, as in the ledger.
     skipped : tuple of str
-        Files that were passed over, since they have been loaded before.
+        Files that were skipped, since they have been loaded before.
     planned : tuple of PlannedPart
-        What a dry run would have loaded.
+        The files that a dry run would have loaded.
     """
 
     records: int = 0
@@ -129,7 +129,7 @@ class LoadSummary:
 
 @dataclass
 class LoadOutcome:
-    """What the driver of a load knows when it is done."""
+    """The facts about a load that its driver collects."""
 
     skipped: tuple[str, ...] = ()
     summary: LoadSummary = field(default_factory=LoadSummary)
@@ -144,12 +144,12 @@ class LoadJob:
     sources : tuple of Location
         See `sparklog.jobs.load.inputs`.
     job_id : str
-        From `sparklog.write.job_names.new_job`, at ``now_ms``, which is the time of records that have none.
+        The id, from `sparklog.write.job_names.new_job` at ``now_ms``, the timestamp of records without one.
     workers : int
-        How many tasks run at a time, about.
+        The number of tasks that run at a time, about.
     syncs_tasks : bool
-        Whether each task syncs what it has staged; False only where tasks run on the machine that makes the commit,
-        which syncs all that it moves. A task then goes on while the disk still works.
+        Whether each task syncs what it has staged; False only if tasks run on the machine that makes the commit,
+        which syncs all that it moves. A task then continues while the disk still works.
     outcome : LoadOutcome
         Filled in the process that drives the job.
     """
@@ -201,7 +201,7 @@ class LoadJob:
         )
 
     def _refuse_lost(self, found: Sequence[InputFile], ledger: Ledger) -> None:
-        """Raise `InvalidOptionError` where files were loaded into logs that do not hold their rows any more."""
+        """Raise `InvalidOptionError` if files were loaded into logs that no longer hold their rows."""
         known = {file.name: ledger.landed.get((file.name, self._into), ()) for file in found}
         lost = {landed: lost_since(self.target.directory, landed) for landed in set(known.values())}
         for name, landed in known.items():
@@ -217,7 +217,7 @@ class LoadJob:
         return target.topic if target.partition is None else f"{target.topic}:{target.partition}"
 
     def _refuse_unknown_columns(self, to_load: Sequence[InputFile]) -> None:
-        """Refuse columns that were named and that no file has; all but the value may be missing in some files."""
+        """Raise for named columns that no file has; all columns except the value may be missing in some files."""
         missing = {role: name for name, role in self.columns.chosen.items()}
         for file in to_load:
             if not missing:
@@ -237,7 +237,7 @@ class LoadJob:
             partitioner=self.partitioner,
             job_id=self.job_id,
             task=task.number,
-            # Some runners try a task again, wherever they please.
+            # Some runners repeat a task, perhaps on another machine.
             attempt=secrets.randbelow(_ATTEMPTS),
             now_ms=self.now_ms,
             base_offsets=task.base_offsets,
@@ -305,7 +305,7 @@ class LoadJob:
 
 
 def _refuse_other_kinds(parts: Sequence[LoadedPart]) -> None:
-    """Refuse columns that are of another kind in another file, since they go into one value."""
+    """Raise for columns whose kinds differ between files, since they go into one value."""
     known: dict[str, tuple[str, InputFile]] = {}
     for part in parts:
         for name, kind in part.kinds.items():

@@ -1,19 +1,19 @@
-"""Which columns of a table are what of a record, and their conversion to the columns that a write takes.
+"""Maps columns of a table to the parts of records, and converts them to the columns that a write takes.
 
-    of a record   columns that it may come from
-    key, value    text or bytes of any kind of Arrow's
+    record part   columns that it may come from
+    key, value    text or bytes of any type of Arrow's
     timestamp     a timestamp of any unit and zone, int64 of ms since 1970, or text: ISO 8601, or ms
     headers       a list of structs of key and value, or a map of key to value; in CSV such a list as JSON
     topic         text
     partition     integers, or text of digits
 
-What has no zone is in UTC.
+Times without a zone are in UTC.
 
-In files of text a key, a value or the value of a header that is no UTF-8 is base64, in a column or field with
-``_base64`` behind its name; an export and ``dump`` write it there. A row has it in one of the two.
+In files of text a key, a value or the value of a header that is not UTF-8 is base64, in a column or field whose name
+has the suffix ``_base64``; an export and ``dump`` write it there. A row has a value in only one of the two.
 
-With `Columns.value_json` the value is made of all columns that are nothing else of the record, as one JSON object a
-row, by `sparklog.values.json_text.json_rows`. A line of JSON is the value as it is.
+With `Columns.value_json` the value is one JSON object per row, made by `sparklog.values.json_text.json_rows` from all
+columns that are no other part of the record. For JSON lines the value is the line itself.
 """
 
 from __future__ import annotations
@@ -42,24 +42,24 @@ from sparklog.values.json_text import (
 
 ROLES: Final = ("key", "value", "headers", "timestamp", "topic", "partition")
 FORMATS: Final[Mapping[str, Callable[[pa.Array], pa.Array]]] = {"base64": bytes_of_base64, "hex": bytes_of_hex}
-"""What keys and values may be written as, as an export does by the same names."""
+"""The text forms that keys and values may be in; an export writes them under the same names."""
 _DIGITS: Final = r"^-?[0-9]+$"
 _CANNOT_CAST: Final = (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError)
 
 
 @dataclass(frozen=True)
 class Columns:
-    """The columns of tables that records are made of, by what they are of a record.
+    """The names of the columns for each part of a record.
 
     Attributes
     ----------
     key, value, headers, timestamp, topic, partition : str or None
-        The name of a column; None where there is none. A column of the same name as what it is may be missing, as any
-        but ``value`` may in some of the files; then it is null.
+        The name of a column; None for none. A column with its default name may be missing in all files, and any except
+        ``value`` in some of them; then it is null.
     value_json : bool
-        Whether the value is made of all other columns.
+        Whether the value is made from all other columns.
     key_format, value_format : str or None
-        Of `FORMATS`: what the text of a column stands for, where not for itself.
+        The encoding of the text of a column, one of `FORMATS`; None if the text stands for itself.
     """
 
     key: str | None = "key"
@@ -78,7 +78,7 @@ class Columns:
             if wanted is not None and wanted not in FORMATS:
                 raise InvalidOptionError(f"{name} is {wanted!r}, and must be {' or '.join(FORMATS)}")
         if self.value_format is not None and self.value_json:
-            raise InvalidOptionError("value_format is of a column of values, and value_json makes them: give one")
+            raise InvalidOptionError("value_format needs a column of values, and value_json makes them: give one")
         named = [name for name in self._sources.values() if name is not None]
         twice = next((name for name in named if named.count(name) > 1), None)
         if twice is not None:
@@ -94,7 +94,7 @@ class Columns:
 
     @property
     def chosen(self) -> dict[str, str]:
-        """What columns are of a record, by the names that were given for them, rather than those that they have."""
+        """The parts of a record by column name, for columns that do not have their default names."""
         return {name: role for role, name in self._sources.items() if name is not None and name != role}
 
     @property
@@ -103,22 +103,22 @@ class Columns:
 
     @property
     def _roles(self) -> dict[str, str]:
-        """What each column is of a record."""
+        """The part of a record that each column is."""
         named = {name: role for role, name in self._sources.items() if name is not None}
         return {f"{name}{BASE64_SUFFIX}": role for name, role in named.items() if role in ("key", "value")} | named
 
     def rows(self, rows: pa.RecordBatch, file: InputFile, first_row: int) -> pa.RecordBatch:
-        """Return the rows that are written of those of a file.
+        """Return the rows to write, made from rows of a file.
 
         Parameters
         ----------
         first_row : int
-            The number of the first of them in the file, from 0, for errors.
+            The number of the first row in the file, from 0, for errors.
 
         Raises
         ------
         InputFileError
-            A column is missing, is there twice or of a type that does not fit; it names the file and the column.
+            A column is missing, is doubled, or has a type that does not fit; the message names the file and the column.
         """
         there = self._there(rows, file)
         found: dict[str, pa.Array] = {}
@@ -149,7 +149,7 @@ class Columns:
         return taken if wanted is None else FORMATS[wanted](taken).cast(pa.binary())
 
     def json_kinds(self, schema: pa.Schema) -> dict[str, str]:
-        """Return what the columns that a value is made of are in JSON; nothing of those that are nulls only."""
+        """Return the JSON kind of each column that the value is made from, without columns of nulls only."""
         others = [schema.field(name) for name in schema.names if name != LINE and self._is_other(name)]
         return {each.name: _json_kind(each.type) for each in others if not pa.types.is_null(each.type)}
 
@@ -157,7 +157,7 @@ class Columns:
         return self.value_json and name not in self._roles
 
     def _there(self, rows: pa.RecordBatch, file: InputFile) -> dict[str, pa.Array]:
-        """Return the columns of a file by their names, with those that the names of its folders say."""
+        """Return the columns of a file by their names, including those from the names of its folders."""
         there = {name: pa.repeat(pa.scalar(value, pa.string()), rows.num_rows) for name, value in file.columns}
         names = rows.schema.names
         if len(set(names)) < len(names):
@@ -185,7 +185,7 @@ class Columns:
 
 
 def _json_kind(kind: pa.DataType) -> str:
-    """Return what a type is in JSON: numbers of all kinds are the same, and so is text."""
+    """Return the kind of a type in JSON: all numbers are one kind, and all text is one."""
     if pa.types.is_dictionary(kind) or pa.types.is_run_end_encoded(kind):
         return _json_kind(kind.value_type)
     if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
@@ -200,7 +200,7 @@ def _json_kind(kind: pa.DataType) -> str:
 
 
 def _plain(column: pa.Array) -> pa.Array:
-    """Return a column without what only makes it smaller."""
+    """Return a column without encodings that only make it smaller."""
     if pa.types.is_dictionary(column.type):
         return _plain(column.dictionary_decode())
     return pc.run_end_decode(column) if pa.types.is_run_end_encoded(column.type) else column
@@ -215,7 +215,7 @@ def _taken_topics(column: pa.Array, role: str) -> pa.Array:
 
 
 def _filled_in(column: pa.Array | None, of_base64: pa.Array, beside: str) -> pa.Array:
-    """Return bytes with those that came as base64 in the rows that have no others."""
+    """Return a column of bytes, with the bytes that came as base64 in rows where it is null."""
     if column is None:
         return of_base64.cast(pa.binary())
     twice = pc.and_(column.is_valid(), of_base64.is_valid())
@@ -237,7 +237,7 @@ def _taken_headers(column: pa.Array, role: str) -> pa.Array:
     keys, texts, of_base64 = column.values.flatten()
     data = _filled_in(texts.cast(pa.binary()), bytes_of_base64(of_base64), f"value{BASE64_SUFFIX}")
     pairs = pa.StructArray.from_arrays([keys, data], fields=list(HEADERS_TYPE.value_type))
-    # A record without headers has none, whether they are null or an empty list.
+    # A record has no headers if they are null or an empty list.
     return pa.ListArray.from_arrays(column.offsets, pairs, HEADERS_TYPE)
 
 

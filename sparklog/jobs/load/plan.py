@@ -1,11 +1,11 @@
-"""Plans a load: which files each task loads, and which offsets its records are expected to get.
+"""Plans which files each task of a load loads, and which offsets its records are expected to get.
 
-A task that knows these beforehand writes them into its batches as it encodes them. Otherwise the commit writes them
-there, into pages of which most are on the disk by then, and so are written twice. They are known where the files say
-how many rows go to each partition: Parquet says how many there are, and they all go to one partition where the target
-or the topic has only one, or where the folder of the file names it, as those of an export do.
+A task that knows the offsets writes them into its batches as it encodes them. Otherwise the commit has to, and most of
+the pages are on the disk by then, so they are written twice. Offsets are known if the number of rows for each
+partition is: Parquet files have the number of rows, and all rows go to one partition if the target or the topic has
+only one, or if the folder of the file names it, as in exports.
 
-They are no more than expected. Another writer may come first, and so the commit looks at them all the same.
+The offsets are only expected: another writer may come first, so the commit checks them.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from sparklog.topic.write.target import WriteTarget
 _TASK_BYTES_MAX: Final = 1 << 28
 _TASK_BYTES_MIN: Final = 1 << 25
 _TASKS_A_WORKER: Final = 2
-"""More of them would make more segments, and smaller ones."""
+"""More tasks would make more segments, and smaller ones."""
 _UNCUT_SHARE: Final = 1 / 8
-"""A file is one task's of which less than this share of a task reaches into another."""
+"""A file that reaches into another task by less than this share of a task is not split."""
 _FOOTERS_FILE_BYTES_MIN: Final = 1 << 22
-"""Footers are read for the rows in them where files are this large, on average: else it takes longer than it saves."""
+"""Footers are read to count rows only if files are this large on average: otherwise it costs more than it saves."""
 _ROWS_MAX: Final = 1 << 40
-"""A damaged file may say that it has any number of rows; offsets of so many are not expected."""
+"""A damaged file may claim any number of rows; above this number no offsets are expected."""
 
 
 @dataclass(frozen=True, slots=True)
 class FilePart:
-    """A file, or of a Parquet file some of its row groups.
+    """A file, or some row groups of a Parquet file.
 
     Attributes
     ----------
@@ -58,9 +58,9 @@ class LoadTask:
     Attributes
     ----------
     number : int
-        That of the task in the plan.
+        The number of the task in the plan.
     base_offsets : mapping of str to int
-        The offset that the first record of the task is expected to get in a partition, by the name of its folder.
+        By the name of a partition's folder: the offset that the task's first record there is expected to get.
     """
 
     number: int
@@ -83,12 +83,12 @@ class LoadTask:
 
 
 def plan_tasks(to_load: Sequence[InputFile], workers: int, target: WriteTarget, columns: Columns) -> list[LoadTask]:
-    """Return the tasks that load some files, in the order in which they are committed.
+    """Return the tasks that load some files, in the order of their commit.
 
     Raises
     ------
     InputFileError
-        A file that had to be looked into is damaged.
+        A file that the plan had to open is damaged.
     """
     tasks = list(_grouped(to_load, workers))
     base_offsets = _base_offsets(tasks, _counted(to_load, target, columns), target)
@@ -96,13 +96,13 @@ def plan_tasks(to_load: Sequence[InputFile], workers: int, target: WriteTarget, 
 
 
 def _task_count(total_bytes: int, workers: int) -> int:
-    """Return how many tasks share so many bytes: where there are more than workers, so that these end together."""
+    """Return the number of tasks; if there are more than workers, a multiple, so that workers end together."""
     tasks = max(min(workers * _TASKS_A_WORKER, total_bytes // _TASK_BYTES_MIN), -(-total_bytes // _TASK_BYTES_MAX), 1)
     return tasks if tasks < workers else -(-tasks // workers) * workers
 
 
 def _grouped(to_load: Sequence[InputFile], workers: int) -> Iterator[tuple[FilePart, ...]]:
-    """Yield the parts of each task, in the order of files: about as many bytes each, and at least one part."""
+    """Yield the parts of each task in the order of files; tasks have about equal bytes, and at least one part."""
     total_bytes = sum(file.size_bytes for file in to_load)
     shares = _Shares(total_bytes, _task_count(total_bytes, workers))
     parts = [part for file in to_load for part in _parts(file, shares)]
@@ -111,19 +111,19 @@ def _grouped(to_load: Sequence[InputFile], workers: int) -> Iterator[tuple[FileP
 
 
 class _Shares:
-    """Says which of some tasks, which have about as many bytes each, what comes next belongs to."""
+    """Assigns consecutive bytes to tasks of about equal size."""
 
     def __init__(self, total_bytes: int, tasks: int) -> None:
         self._task_bytes, self._last, self._done_bytes = max(total_bytes / tasks, 1), tasks - 1, 0
 
     def are_cut_by(self, size_bytes: int) -> bool:
-        """Tell whether so many bytes that come next reach from one task well into another."""
+        """Return whether the next ``size_bytes`` bytes reach from one task well into another."""
         little = self._task_bytes * _UNCUT_SHARE
         first, last = self._done_bytes + little, self._done_bytes + size_bytes - little
         return first < last and self._task_at(first) != self._task_at(last)
 
     def take(self, size_bytes: int) -> int:
-        """Return the task in which most of so many bytes are that come next, and pass over them."""
+        """Return the task that most of the next ``size_bytes`` bytes belong to, and advance past them."""
         middle, self._done_bytes = self._done_bytes + size_bytes / 2, self._done_bytes + size_bytes
         return self._task_at(middle)
 
@@ -132,12 +132,12 @@ class _Shares:
 
 
 def _parts(file: InputFile, shares: _Shares) -> Iterator[tuple[int, FilePart]]:
-    """Yield the parts of a file, each with its task; it is cut between tasks where its format lets it be cut."""
+    """Yield the parts of a file, each with its task; a file is split between tasks if its format allows that."""
     if file.format != PARQUET or not shares.are_cut_by(file.size_bytes):
         yield shares.take(file.size_bytes), FilePart(file, None, file.size_bytes)
         return
     sizes = list(read_footer(file).group_bytes) or [0]
-    # What is in no row group goes with the last one, so that parts add up to the file.
+    # Bytes outside of row groups count with the last one, so that parts add up to the file.
     sizes[-1] += file.size_bytes - sum(sizes)
     tasks = [shares.take(size_bytes) for size_bytes in sizes]
     for task, rows in groupby(range(len(sizes)), key=lambda number: tasks[number]):
@@ -148,14 +148,14 @@ def _parts(file: InputFile, shares: _Shares) -> Iterator[tuple[int, FilePart]]:
 
 @dataclass(frozen=True, slots=True)
 class _CountedFile:
-    """A file whose rows are counted, and all go to the partition ``at``."""
+    """A file with a known number of rows, all for the partition ``at``."""
 
     at: TopicPartition
     footer: Footer
 
 
 def _counted(to_load: Sequence[InputFile], target: WriteTarget, columns: Columns) -> Mapping[str, _CountedFile]:
-    """Count the rows of files, by their names; none unless it is known of all files where their rows go."""
+    """Return the counted files by name; none unless the partition of all rows is known for every file."""
     if sum(file.size_bytes for file in to_load) < _FOOTERS_FILE_BYTES_MIN * len(to_load):
         return {}
     if any(file.format != PARQUET or _partition_of(file, (), target, columns) is None for file in to_load):
@@ -173,12 +173,12 @@ def _counted(to_load: Sequence[InputFile], target: WriteTarget, columns: Columns
 def _partition_of(
     file: InputFile, own_columns: Collection[str], target: WriteTarget, columns: Columns
 ) -> TopicPartition | None:
-    """Return the partition of all rows of a file; None where that is not known.
+    """Return the partition that all rows of a file go to; None if it is not known.
 
     Parameters
     ----------
     own_columns : collection of str
-        The columns that are in the file; they are over those that its folders say.
+        The columns in the file; they take precedence over those from its folders' names.
     """
     said = {name: value for name, value in file.columns if name not in own_columns}
     topic = target.topic or said.get(columns.topic or "")
@@ -196,7 +196,7 @@ def _partition_of(
 def _base_offsets(
     tasks: Sequence[Sequence[FilePart]], counted: Mapping[str, _CountedFile], target: WriteTarget
 ) -> list[dict[str, int]]:
-    """Return the offsets that each task is expected to begin with: where those before it will have ended."""
+    """Return the offsets that each task is expected to begin with: the ends of the tasks before it."""
     base_offsets: list[dict[str, int]] = [{} for _ in tasks]
     end_offsets = _end_offsets({file.at for file in counted.values()}, target)
     if not end_offsets:
@@ -211,12 +211,12 @@ def _base_offsets(
 
 
 def _end_offsets(partitions: Collection[TopicPartition], target: WriteTarget) -> dict[str, int]:
-    """Return where the logs of partitions end now, by the names of their folders."""
+    """Return the end offsets of the logs of partitions, by the names of their folders."""
     there = [at for at in partitions if at.partition in target.there.get(at.topic, ())]
     try:
         layouts = read_layouts([PartitionFolder(target.directory, at.topic, at.partition) for at in there])
     except SeglogError:
-        # The commit says what is wrong with a log, where it cannot be recovered.
+        # If a log cannot be recovered, the commit reports why.
         return {}
     known = {layout.folder.name: layout.end_offset for layout in layouts}
     return {str(at): known.get(str(at), 0) for at in partitions}

@@ -1,15 +1,15 @@
-"""Reads the rows of a file, in their order, some at a time: Parquet, Arrow, CSV and JSON lines.
+"""Reads the rows of a file in batches, in their order: Parquet, Arrow, CSV and JSON lines.
 
-    format   columns come as                         memory, beside about `BATCH_BYTES` of rows
-    parquet  the file says                           a page a column
-    arrow    the file says, a file or a stream       a batch of the file
-    csv      text, but for those in `Csv.types`      the longest row
-    json     what they are needed for                the longest line
+    format   types of columns                        memory, besides about `BATCH_BYTES` of rows
+    parquet  from the file                           a page per column
+    arrow    from the file (or stream)               a batch of the file
+    csv      text, except those in `Csv.types`       the longest row
+    json     by the part of a record that they are   the longest line
 
-CSV is not guessed about: what looks like a number may be a code with zeros in front. An empty field is null, and a
-quoted one empty. Of JSON lines, which are objects, a line each, only what is asked for is taken out.
+Types of CSV are not guessed: what looks like a number may be a code with leading zeros. An empty field is null, and a
+quoted empty field is empty text. JSON lines are one object per line, and only the wanted members are parsed.
 
-Bytes come through the storage; pyarrow asks for them. Where it cannot read them, an `InputFileError` names the file.
+pyarrow reads the bytes through the storage. If it cannot read a file, an `InputFileError` names the file.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from sparklog.storage.base import ReadableFile
 from sparklog.values.json_text import BASE64_SUFFIX, is_bytes_type, is_text_type
 
 BATCH_BYTES: Final = 1 << 20
-"""Rows are read about so many bytes at a time."""
+"""The size of a batch of rows, in bytes, about."""
 
 _BATCH_ROWS_MAX: Final = 1 << 16
 _BUFFERED_BYTES: Final = 1 << 18
@@ -52,7 +52,7 @@ _UNREADABLE: Final = (
 HEADER_OBJECTS: Final = pa.list_(
     pa.struct([("key", pa.string()), ("value", pa.string()), (f"value{BASE64_SUFFIX}", pa.string())])
 )
-"""Headers as files of text have them."""
+"""The type of headers in files of text."""
 _JSON_TYPES: Final[Mapping[str, tuple[pa.DataType, ...]]] = {
     "key": (pa.string(),),
     "value": (pa.string(),),
@@ -61,22 +61,22 @@ _JSON_TYPES: Final[Mapping[str, tuple[pa.DataType, ...]]] = {
     "partition": (pa.int64(), pa.string()),
     "headers": (HEADER_OBJECTS,),
 }
-# A name with an escape in it: a character behind a backslash, and only plain ones between that and the end of the name.
+# A name with an escape in it: a backslash and a character, and only plain characters from there to the name's end.
 _ESCAPED_NAME: Final = re.compile(rb'\\.[^"\\]*"[ \t\r]*:', re.DOTALL)
 
 
 @dataclass(frozen=True)
 class Csv:
-    """How CSV files are written.
+    """The options for reading CSV files.
 
     Attributes
     ----------
     delimiter : str
-        One character.
+        The character between fields.
     columns : tuple of str
-        The names of the columns, of files without a first line that says them.
+        The names of the columns, for files without a first line of names.
     types : mapping of str to pyarrow.DataType
-        Of columns that are not text.
+        The types of the columns that are not text.
     """
 
     delimiter: str = ","
@@ -93,17 +93,17 @@ class Csv:
 
 @dataclass(frozen=True)
 class WantedColumns:
-    """What is read of a file.
+    """The columns to read from a file.
 
     Attributes
     ----------
     roles : mapping of str to str
-        What columns are needed for, by their names: "key", "value", "headers", "timestamp", "topic" or "partition".
-        Text that is base64 of what its file cannot hold is of the role whose bytes it is.
+        The parts of a record by column name: "key", "value", "headers", "timestamp", "topic" or "partition". A column
+        with bytes as base64, which its file cannot hold otherwise, has the role of these bytes.
     has_all : bool
-        Whether every column is read. Of JSON lines, the lines are then read as they are, as the column `LINE`.
+        Whether every column is read. Of JSON lines the whole lines are then read, unchanged, as the column `LINE`.
     row_bytes_max : int
-        How many bytes a row may have, once it is decompressed and decoded.
+        The largest size of a row, in bytes, after decompression and decoding.
     """
 
     roles: Mapping[str, str]
@@ -112,26 +112,26 @@ class WantedColumns:
 
 
 LINE: Final = "\0line"
-"""The column of whole lines of JSON, which no column of a file is named."""
+"""The column of whole lines of JSON; no column of a file has this name."""
 
 
 @dataclass
 class InputSource:
-    """A file that is open to be loaded.
+    """An open file that is being loaded.
 
     Attributes
     ----------
     read_bytes : int
-        How many were read of it, by whichever reader.
+        The number of bytes that its readers have read.
     """
 
     file: ReadableFile
     read_bytes: int = 0
 
     def reader(self) -> Any:
-        """Return the bytes from the beginning, for a reader of pyarrow's; each has a position of its own.
+        """Return a file object for pyarrow, at the beginning; each has a position of its own.
 
-        Some read ahead in a thread, and may still do so when another one begins.
+        Some readers read ahead in a thread, and may still do so when another one begins.
         """
         return pa.PythonFile(SeekableFile(self.file, self._count), mode="r")
 
@@ -141,7 +141,7 @@ class InputSource:
 
 @contextmanager
 def open_input(file: InputFile) -> Iterator[InputSource]:
-    """Open a file that is to be loaded; `InputFileError` where it is not, or is no more, what it was when found."""
+    """Open a file to load; raise `InputFileError` if it has changed since it was found, then or while it is open."""
     with file.storage.open(file.path) as readable:
         _refuse_changed(file, readable)
         yield InputSource(readable)
@@ -154,7 +154,7 @@ def _refuse_changed(file: InputFile, readable: ReadableFile) -> None:
 
 
 def input_columns(file: InputFile, names: Sequence[str], options: Csv, row_bytes_max: int = ROW_BYTES_MAX) -> list[str]:
-    """Return which of some names are columns of a file; of JSON lines, those of its first lines."""
+    """Return which of some names are columns of a file; for JSON lines only the first lines are read."""
     with input_errors(file), open_input(file) as source:
         if file.format == PARQUET:
             found = _open_parquet(source).schema_arrow.names
@@ -170,14 +170,14 @@ def input_columns(file: InputFile, names: Sequence[str], options: Csv, row_bytes
 
 @dataclass(frozen=True, slots=True)
 class Footer:
-    """What the end of a Parquet file says of it.
+    """The facts in the footer of a Parquet file.
 
     Attributes
     ----------
     columns : tuple of str
-        Their names.
+        The names of the columns.
     group_rows, group_bytes : tuple of int
-        How many rows each row group has, and about how many bytes of the file.
+        The number of rows of each row group, and about its bytes in the file.
     """
 
     columns: tuple[str, ...]
@@ -185,12 +185,12 @@ class Footer:
     group_bytes: tuple[int, ...]
 
     def rows_in(self, groups: range | None) -> int:
-        """Return how many rows are in some row groups, or in the whole file."""
+        """Return the number of rows in some row groups, or in the whole file if None."""
         return sum(self.group_rows if groups is None else (self.group_rows[number] for number in groups))
 
 
 def read_footer(file: InputFile) -> Footer:
-    """Read the footer of a Parquet file; `InputFileError` where it is damaged."""
+    """Read the footer of a Parquet file; raise `InputFileError` if it is damaged."""
     with input_errors(file), open_input(file) as source:
         opened_file = _open_parquet(source)
         metadata = opened_file.metadata
@@ -204,26 +204,26 @@ def read_footer(file: InputFile) -> Footer:
 
 
 def known_rows(file: InputFile, groups: range | None) -> int | None:
-    """Return how many rows a file, or some of its row groups, has; None where only reading it all would tell."""
+    """Return the number of rows of a file, or some of its row groups; None if only reading it all would tell."""
     return read_footer(file).rows_in(groups) if file.format == PARQUET else None
 
 
 def read_rows(
     source: InputSource, file: InputFile, groups: range | None, wanted: WantedColumns, options: Csv
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a file, in their order.
+    """Yield the rows of a file in batches, in their order.
 
     Parameters
     ----------
     source : InputSource
-        From `open_input`.
+        The open file, from `open_input`.
     groups : range, optional
-        The row groups to read, of a Parquet file; by default all.
+        The row groups of a Parquet file to read; by default all.
 
     Raises
     ------
     InputFileError
-        The file is damaged, not of its format, or has columns of other types than were said.
+        The file is damaged, is not of its format, or has columns of other types than given.
     """
     with input_errors(file):
         if file.format == PARQUET:
@@ -238,7 +238,7 @@ def read_rows(
 
 @contextmanager
 def input_errors(file: InputFile) -> Iterator[None]:
-    """Raise what pyarrow raises of a file that it cannot read as an error of ours that names the file."""
+    """Raise `InputFileError`, which names the file, for errors of pyarrow that mean it cannot be read."""
     try:
         yield
     except SeglogError:
@@ -252,7 +252,7 @@ def input_errors(file: InputFile) -> Iterator[None]:
 
 
 def _opener(source: InputSource, file: InputFile) -> Callable[[], Any]:
-    """Return what opens the bytes of a file from its beginning, decompressed."""
+    """Return a function that opens the decompressed bytes of a file at their beginning."""
 
     def opener() -> Any:
         plain = source.reader()
@@ -262,7 +262,7 @@ def _opener(source: InputSource, file: InputFile) -> Callable[[], Any]:
 
 
 def _pieces(rows: pa.RecordBatch, wanted: WantedColumns) -> Iterator[pa.RecordBatch]:
-    """Cut rows that are many more than are read at a time; a value may be in many rows, and in the file only once."""
+    """Split rows into batches of bounded size: a value that is in the file once may be in many rows."""
     rows_max = max(rows.num_rows * BATCH_BYTES // max(rows.nbytes, 1), 1)
     rows_max = min(rows_max, rows_in_memory(sum(map(repeated_bytes, rows.columns)), wanted.row_bytes_max))
     for start in range(0, rows.num_rows, rows_max):
@@ -270,7 +270,7 @@ def _pieces(rows: pa.RecordBatch, wanted: WantedColumns) -> Iterator[pa.RecordBa
 
 
 def _open_parquet(source: InputSource, dictionaries: Sequence[str] = ()) -> pa.parquet.ParquetFile:
-    # Read beforehand, a row group would be in memory as a whole.
+    # With pre-buffering a whole row group would be in memory.
     return pa.parquet.ParquetFile(
         source.reader(),
         buffer_size=_BUFFERED_BYTES,
@@ -294,19 +294,19 @@ def _read_parquet(source: InputSource, groups: range | None, wanted: WantedColum
         rows_max = min(_rows_at_once(metadata.row_group(number)), rows_in_memory(widest, wanted.row_bytes_max))
         for rows in file.iter_batches(rows_max, row_groups=[number], columns=chosen, use_threads=False):
             for name, column in zip(rows.schema.names, rows.columns, strict=True):
-                # Text of a damaged file need not be text.
+                # Text in a damaged file may not be UTF-8.
                 if wanted.roles.get(name) not in ("key", "value"):
                     column.validate(full=True)
             yield from _pieces(rows, wanted)
 
 
 def _in_dictionary(file: pa.parquet.ParquetFile, group: int, column: str) -> int:
-    """Return the bytes of the longest value in the dictionary of a column, which may be that of every row."""
+    """Return the size, in bytes, of the longest value in a column's dictionary, which may be in every row."""
     try:
-        # To read a row, all of the dictionary is read.
+        # Reading one row reads the whole dictionary.
         return max((repeated_bytes(rows.column(0)) for rows in _one_row(file, group, column)), default=0)
     except OSError as error:
-        # Of some encodings, which have no dictionary, pyarrow makes none.
+        # pyarrow makes no dictionary for some encodings that have none.
         if "Not yet implemented" not in str(error):
             raise
         return 0
@@ -317,9 +317,9 @@ def _one_row(file: pa.parquet.ParquetFile, group: int, column: str) -> Iterator[
 
 
 def _rows_at_once(group: Any) -> int:
-    """Return how many rows of a row group are about as many bytes as are read at a time.
+    """Return how many rows of a row group are about `BATCH_BYTES`.
 
-    What the metadata say of single columns is not looked at: where they are damaged, pyarrow ends the process.
+    The metadata of single columns are not read: if they are damaged, pyarrow ends the process.
     """
     rows = int(group.num_rows) * BATCH_BYTES // max(int(group.total_byte_size), 1)
     return max(min(rows, _BATCH_ROWS_MAX), 1)
@@ -336,13 +336,13 @@ def _read_arrow(source: InputSource, wanted: WantedColumns) -> Iterator[pa.Recor
     reader = _open_arrow(source, pa.ipc.IpcReadOptions(included_fields=chosen, use_threads=False))
     is_file = isinstance(reader, pa.ipc.RecordBatchFileReader)
     for rows in map(reader.get_batch, range(reader.num_record_batches)) if is_file else reader:
-        # Nothing in the format keeps an offset from leading out of its buffer.
+        # The format does not prevent offsets that point outside of their buffer.
         rows.validate(full=True)
         yield from _pieces(rows, wanted)
 
 
 def _csv_names(opener: Callable[[], Any], options: Csv) -> list[str]:
-    """Return the names of the columns; none of a file without anything in it."""
+    """Return the names of the columns; none for an empty file."""
     head = bytes(opener().read(_CSV_HEADER_BYTES_MAX)).decode("utf-8-sig", "replace")
     if options.columns or not head:
         return list(options.columns) if head else []
@@ -368,7 +368,7 @@ def _read_csv(opener: Callable[[], Any], wanted: WantedColumns, options: Csv) ->
         seen = 0
         try:
             for rows in pa.csv.open_csv(opener(), *_csv_settings(options, block_bytes), convert):
-                # A row that is longer than a block makes us begin anew, with larger blocks.
+                # A row longer than a block makes reading begin again with larger blocks: skip rows already read.
                 left = rows.slice(max(done - seen, 0))
                 seen += rows.num_rows
                 done = max(done, seen)
@@ -392,7 +392,7 @@ def _csv_settings(options: Csv, block_bytes: int) -> tuple[Any, Any]:
 
 
 def _larger_block(block_bytes: int, row_bytes_max: int, error: pa.ArrowInvalid) -> int:
-    """Return the size of blocks to try next; raise the error unless it is of a row that is longer than a block."""
+    """Return the block size to try next; raise the error unless it means that a row is longer than a block."""
     if "straddl" not in str(error):
         raise error
     if block_bytes >= row_bytes_max:
@@ -411,31 +411,31 @@ def _read_json(stream: Any, wanted: WantedColumns) -> Iterator[pa.RecordBatch]:
         if not len(lines.texts):
             continue
         parsed = _parsed(lines, choices)
-        # What this block is like, the next may well be.
+        # The next block probably has the same schema.
         choices.remove(parsed.schema)
         choices.insert(0, parsed.schema)
         columns = {LINE: lines.texts} if wanted.has_all else {}
         named = _named_in(block, names)
         found = {name: parsed.column(name).combine_chunks() for name in named}
-        # Values that are not there must not be taken for those of tombstones, though headers have a value as well; nor
-        # keys that are not there for null ones, where the name of a folder says what they are.
+        # Missing values must not be taken for tombstones, though headers also have a member "value"; nor missing keys
+        # for null ones, if the name of a folder gives the key.
         there = _members([name for name in named if found[name].null_count == len(lines.texts)], lines.texts)
         for name, column in found.items():
             column.validate(full=True)
             if name in there or column.null_count < len(column):
                 columns[name] = column
-        # Rows without any column would be none.
+        # A batch without columns would have no rows.
         yield from _pieces(pa.record_batch(columns or {LINE: pa.nulls(len(lines.texts))}), wanted)
 
 
 def _named_in(block: bytes, names: Iterable[str]) -> list[str]:
-    """Return which names may be those of columns; others are no columns of these lines, rather than ones of nulls."""
+    """Return which names may be columns of these lines; the others are no columns, and not columns of nulls."""
     is_escaped = _ESCAPED_NAME.search(block) is not None
     return [name for name in names if is_escaped or json.dumps(name, ensure_ascii=False).encode() in block]
 
 
 def _members(names: Sequence[str], lines: pa.Array) -> list[str]:
-    """Return which names objects have, each of a line; this looks no further than it must."""
+    """Return which names occur in the objects of the lines; stop as soon as all are found."""
     missing = set(names)
     for line in lines:
         if not missing:

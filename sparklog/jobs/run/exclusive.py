@@ -1,8 +1,8 @@
-"""Keeps jobs that change a log directory apart, and removes what one that died has staged.
+"""Keeps other jobs out of a log directory that one job changes, and removes what a dead job has staged.
 
-A job holds ``seglog.jobs.lock`` while it runs. Others may write beside a load, whose commit takes the lock of writers
-as any does; a copy, which counts offsets on from the ends of logs, holds that lock too. The next job removes what one
-that died has left; see `sparklog.topic.recover`.
+A job holds ``seglog.jobs.lock`` while it runs. Others may write beside a load, whose commit takes the writers' lock
+like any commit; a copy, which continues the offsets of logs, holds that lock throughout. The next job removes what a
+dead job has left; see `sparklog.topic.recover`.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ def exclusive(
     keeps_writers_out: bool = False,
     nothing_done: str = NOTHING_VISIBLE,
 ) -> Iterator[None]:
-    """Keep other jobs out of a log directory, which is made where it is not there; begin one, and end it.
+    """Keep other jobs out of a log directory while a job runs there; create the directory if it does not exist.
 
-    What a dead job has decided is finished, and what it left is removed; so is what this one leaves.
+    Commits that a dead job has decided are finished, and its leftovers are removed; so are those of this job.
 
     Parameters
     ----------
     keeps_writers_out : bool
-        Whether no other writer may change the directory either, until the end.
+        Whether to keep other writers out of the directory as well.
     nothing_done : str
-        The outcome of an error before the job begins.
+        The ``outcome`` of an error before the job begins.
 
     Raises
     ------
     LockedError
-        Another job, or another writer, took too long; or a broker runs on the directory.
+        Another job or writer held its lock for too long, or a broker runs on the directory.
     """
     with ExitStack() as held:
         with outcome(nothing_done):
@@ -65,7 +65,7 @@ def exclusive(
         try:
             yield
         finally:
-            # What is left is removed by the next job. That is not what went wrong, or all went well.
+            # The next job removes the leftovers. An error here must not replace the job's own error, or its success.
             with suppress(SeglogError):
                 journal = pending(directory)
                 if journal is None or journal.commit_id != job_id:

@@ -1,14 +1,14 @@
-"""The contract of a job, and its driver.
+"""Defines the interface of a job, and drives jobs.
 
-    held()            driver   keeps other runs out; finishes what a run that died has decided, removes what it left
+    held()            driver   keeps other runs out; finishes what a dead run has decided, removes its leftovers
     plan()            driver   -> tasks, small frozen values
-    run(task)         worker   -> a result, another small frozen value; the files that it makes are staged
-    commit(results)   driver   what tasks have staged becomes visible, and the ledger says so, at once
+    run(task)         worker   -> a result, a small frozen value; the files that it makes are staged
+    commit(results)   driver   makes visible what tasks have staged, and records it in the ledger, at once
 
-Work that changes nothing is a plan and its tasks alone, each a generator of what it finds; see `found_by`.
+Work that changes nothing has only a plan and tasks, each a generator of findings; see `found_by`.
 
-Where tasks run is a runner's matter: `sparklog.jobs.run.local` has processes of this machine, and
-`sparklog.spark.runner` a cluster. Killed anywhere, a rerun goes on from what was committed and repeats nothing.
+A runner runs the tasks: `sparklog.jobs.run.local` in processes of this machine, `sparklog.spark.runner` on a cluster.
+After a kill at any point a rerun continues from what was committed, and repeats nothing.
 """
 
 from __future__ import annotations
@@ -30,31 +30,31 @@ from sparklog.errors import (
 
 COMMIT_INTERVAL_MS: Final = 10_000
 OF_ONE_PARTITION: Final = (CorruptLogError, DataLossError, OutputNameError, UnreadableLogError, ValueDecodeError)
-"""Errors that keep one partition from being moved, and not the others."""
+"""Errors that keep one partition from being moved, but not the others."""
 
 
 @dataclass(frozen=True, slots=True)
 class Amount:
-    """How much was done: bytes of what is read, and records."""
+    """An amount of work done: bytes read, and records."""
 
     size_bytes: int = 0
     records: int = 0
 
 
 class Task(Protocol):
-    """A part of the work of a job; it pickles small."""
+    """A part of the work of a job; its pickle is small."""
 
     @property
     def name(self) -> str:
-        """What progress and errors call it: partitions and offsets, or files."""
+        """The name of the task in progress and errors: partitions and offsets, or files."""
 
     @property
     def size_bytes(self) -> int:
-        """About how many bytes it reads."""
+        """The bytes that the task reads, about."""
 
     @property
     def follows(self) -> int | None:
-        """The number in the plan of the task that is to be committed before this one, if there is one."""
+        """The number in the plan of the task that must be committed before this one; None if there is none."""
 
 
 class Piece(Protocol):
@@ -62,11 +62,11 @@ class Piece(Protocol):
 
     @property
     def name(self) -> str:
-        """The partition that it is of, with its offsets if it is not all of it."""
+        """The partition, with the range of offsets if the piece is not all of it."""
 
     @property
     def log_bytes(self) -> int:
-        """About how many bytes of log it has."""
+        """The bytes of log in the piece, about."""
 
 
 PieceT = TypeVar("PieceT", bound=Piece)
@@ -74,7 +74,7 @@ PieceT = TypeVar("PieceT", bound=Piece)
 
 @dataclass(frozen=True)
 class PiecesTask(Generic[PieceT]):
-    """Some pieces of about a task's size in all; ``number`` is that of the task in the plan."""
+    """Pieces that together are about the size of a task; ``number`` is the task's number in the plan."""
 
     number: int
     pieces: tuple[PieceT, ...]
@@ -96,28 +96,28 @@ FoundT = TypeVar("FoundT")
 DoneT = TypeVar("DoneT", covariant=True)
 
 Report = Callable[[Amount], None]
-"""Tells how much more a task has done."""
+"""Reports how much more a task has done."""
 
 
 class Work(Protocol[TaskT, DoneT]):
-    """What runners run: a small frozen value, which pickles and goes to the workers as it is.
+    """Work that a runner runs: a small frozen value, which is pickled and sent to the workers.
 
     Attributes
     ----------
     threads_bytes_max : int
-        Below so many bytes of tasks a few threads do better than many processes, which must start first; than a few
-        processes they do better always. It is 0 where the work is done by Python itself, which threads cannot do at a
-        time.
+        Below this size of all tasks a few threads are faster than many processes, which must start first; a few threads
+        are always faster than a few processes. It is 0 if Python itself does the work, since threads cannot run Python
+        in parallel.
     """
 
     @property
     def threads_bytes_max(self) -> int: ...
 
     def plan(self) -> Sequence[TaskT]:
-        """Say what is to be done; the target of a job is held."""
+        """Return the tasks; the target of a job is held."""
 
     def run(self, task: TaskT, report: Report) -> DoneT:
-        """Do a task, in a worker. What it stages nobody sees."""
+        """Do a task, in a worker. Staged files are not visible."""
 
 
 class Job(Work[TaskT, ResultT], Protocol[TaskT, ResultT]):
@@ -126,17 +126,17 @@ class Job(Work[TaskT, ResultT], Protocol[TaskT, ResultT]):
     Attributes
     ----------
     commits_as_it_goes : bool
-        Whether finished tasks are committed while others run. Else all are committed at once, or none.
+        Whether finished tasks are committed while others run. Otherwise all are committed at once, or none.
     """
 
     @property
     def commits_as_it_goes(self) -> bool: ...
 
     def held(self) -> AbstractContextManager[None]:
-        """Keep other runs out of the target, and leave nothing but what was committed, however it ends."""
+        """Keep other runs out of the target, and remove at the end whatever was not committed."""
 
     def commit(self, results: Sequence[ResultT]) -> None:
-        """Make visible what tasks have staged, in the order of the plan; `commits_as_it_goes` says how often."""
+        """Make visible what tasks have staged, in the order of the plan: once, or often if `commits_as_it_goes`."""
 
 
 @dataclass(frozen=True)
@@ -149,14 +149,14 @@ class Finished:
 
 @dataclass(frozen=True)
 class Failed:
-    """A task was not done, or a part of it was not.
+    """A task, or a part of it, was not done.
 
     Attributes
     ----------
     others : tuple of Exception
         Further errors of the same task.
     result : object or None
-        What was done of it all the same, which is committed as the result of a whole one is.
+        The result of the part that was done, which is committed like the result of a whole task.
     """
 
     task: int
@@ -166,14 +166,14 @@ class Failed:
 
 
 class PartlyDoneError(Exception):
-    """Raised by a task of several partitions some of which are damaged.
+    """Raised by a task of several partitions if some of them are damaged.
 
     Parameters
     ----------
     result : object
-        What was done.
+        The result for the partitions that were done.
     errors : sequence of Exception
-        Why the rest was not, with a note each that says of what it is; at least one.
+        The errors of the others, at least one, each with a note that names the partition.
     """
 
     def __init__(self, result: Any, errors: Sequence[Exception]) -> None:
@@ -182,14 +182,14 @@ class PartlyDoneError(Exception):
 
 
 class Tasks(Generic[TaskT]):
-    """The tasks of a plan, each with its number, to be taken by a runner: those are left out that follow a failed one.
+    """Iterates over the numbered tasks of a plan for a runner, and leaves out tasks that follow a failed one.
 
     Attributes
     ----------
     count : int
-        How many there are at most.
+        The number of tasks, at most.
     size_bytes : int
-        About how many bytes they read.
+        The bytes that they read, about.
     """
 
     def __init__(self, tasks: Sequence[TaskT]) -> None:
@@ -211,17 +211,17 @@ class Tasks(Generic[TaskT]):
         raise StopIteration
 
     def fail(self, row: int) -> None:
-        """Say that a task has failed."""
+        """Record that a task has failed."""
         self._failed.add(row)
 
 
 class Runner(Protocol):
-    """Runs tasks somewhere.
+    """Runs the tasks of a job, for example in processes or on a cluster.
 
     Attributes
     ----------
     workers : int
-        How many tasks run at a time, about.
+        The number of tasks that run at a time, about.
     """
 
     @property
@@ -230,29 +230,29 @@ class Runner(Protocol):
     def __call__(
         self, job: Work[Any, Any], tasks: Tasks[Any], report: Callable[[int, Amount], None]
     ) -> Generator[Finished | Failed]:
-        """Yield how each task ended, as they end. Tasks begin in their order. Closing the generator ends the work.
+        """Yield the outcome of each task as it ends. Tasks begin in their order. Closing the generator ends the work.
 
         Parameters
         ----------
         tasks : Tasks
-            To be taken when there is room to run another one: some may not be given any more by then.
+            The next task may be taken only when there is room to run it: some may be left out by then.
         report : callable
-            Told in this process which task has done how much more.
+            Called in this process with the name of a task and how much more it has done.
         """
 
 
 class Watch(Protocol):
-    """Is told how a job goes on, in the process that drives it."""
+    """Receives the progress of a job, in the process that drives it."""
 
     def planned(self, tasks: int, size_bytes: int) -> None:
-        """The job has so many tasks, which read about so many bytes."""
+        """Receive the number of tasks of the job, and about how many bytes they read."""
 
     def advanced(self, name: str, more: Amount) -> None:
-        """A task has done so much more."""
+        """Receive how much more a task has done."""
 
 
 class Unwatched:
-    """Does not look."""
+    """A `Watch` that ignores all progress."""
 
     def planned(self, tasks: int, size_bytes: int) -> None:
         pass
@@ -272,7 +272,7 @@ def run_job(
     Parameters
     ----------
     commit_interval_ms : int
-        How long finished tasks wait to be committed, where the job commits as it goes.
+        The time that finished tasks wait for their commit, if the job commits as it goes.
 
     Returns
     -------
@@ -282,9 +282,9 @@ def run_job(
     Raises
     ------
     Exception
-        What a task raised, with a note that names the task; further errors are in its ``others``, a tuple, and in
-        notes. Damage in one partition does not keep others from being moved: every task is tried, and where the job
-        commits as it goes what can be committed is. Any other error ends the job at once.
+        The error of a task, with a note that names the task; further errors are in its ``others``, a tuple, and in
+        notes. Damage in one partition does not keep others from being moved: every task is tried, and if the job
+        commits as it goes, all that can be committed is committed. Any other error ends the job at once.
     """
     watch = watch or Unwatched()
     with job.held():
@@ -311,18 +311,18 @@ def run_job(
 
 
 def found_by(work: Work[TaskT, Iterator[FoundT]], runner: Runner, watch: Watch | None = None) -> Generator[FoundT]:
-    """Run work that changes nothing, each task of which is a generator, and yield what the tasks find.
+    """Run work that changes nothing, and yield what its tasks find; each task is a generator.
 
     Yields
     ------
     object
-        In the order of the plan. What a task in this thread finds comes at once, and what a worker finds when its task
-        is done and its turn has come.
+        The findings, in the order of the plan. Those of a task in this thread come at once, those of a worker when its
+        task is done and its turn has come.
 
     Raises
     ------
     Exception
-        What a task raised, in its turn, with a note that names the task.
+        The error of a task, in its turn, with a note that names the task.
     """
     watch, tasks = watch or Unwatched(), work.plan()
     watch.planned(len(tasks), sum(task.size_bytes for task in tasks))
@@ -347,7 +347,7 @@ def _is_of_some_partitions(failed: Failed) -> bool:
 
 
 class _Progress(Generic[TaskT, ResultT]):
-    """What has become of the tasks of a job so far."""
+    """The results and errors of the tasks of a job so far."""
 
     def __init__(self, job: Job[TaskT, ResultT], tasks: Sequence[TaskT]) -> None:
         self._job, self._tasks = job, tasks
@@ -366,7 +366,7 @@ class _Progress(Generic[TaskT, ResultT]):
         self.errors[event.task] = (event.error, *event.others)
 
     def commit(self, *, is_last: bool = False) -> None:
-        """Commit what waits, but what follows a task that is not committed; a last time also where that is nothing."""
+        """Commit waiting results whose preceding task is committed; the last time even if there are none."""
         ready: dict[int, ResultT] = {}
         for row in sorted(self._waiting):
             before = self._tasks[row].follows
@@ -379,7 +379,7 @@ class _Progress(Generic[TaskT, ResultT]):
             del self._waiting[row]
 
     def raise_first(self) -> None:
-        """Raise the error of the first task in the plan that has one, with those of the others."""
+        """Raise the error of the first failed task in the plan, with the errors of the others."""
         if not self.errors:
             return
         first, *others = (error for row in sorted(self.errors) for error in self.errors[row])

@@ -1,11 +1,11 @@
-"""Runs the tasks of a job on this machine: in threads of this process, or in processes, this one among them.
+"""Runs the tasks of a job on this machine, in threads of this process or in several processes.
 
-Threads work at once. A process takes a second of a processor to start, so that there are as many as the work is worth;
-but each has a Python interpreter of its own, for which threads wait. So the work of a job that leaves the interpreter
-to others is done by threads where there are few cores, or where it is too little for processes. Processes are started
-as programs of their own, and not forked, so that no thread and no lock of the caller is copied into them; and a script
-that calls a job needs no ``if __name__ == "__main__"``, since they do not import it. A worker ends with the process
-that started it, however that ends, and a thread with the job: their connection is closed then.
+Threads start at once, but wait for each other's Python code. A process takes a second of processor time to start, so
+only as many are started as the work is worth. Jobs that spend little time in Python use threads if there are few
+cores, or too little work for processes. Processes are started as programs of their own, and not forked, so that no
+thread and no lock of the caller is copied into them; and a script that calls a job needs no
+``if __name__ == "__main__"``, since they do not import it. A worker process ends with the process that started it,
+however that ends, and a thread with the job, because their connection is closed then.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ from sparklog.storage.process import end_process, usable_cores
 _REPORTED_EVERY_SECONDS: Final = 0.1
 _BYTES_WORTH_A_START: Final = 1 << 26
 _THREADS_MAX: Final = 4
-"""More of them would wait for the interpreter."""
+"""More threads would wait for the interpreter."""
 _ENDS_WITHIN_SECONDS: Final = 5.0
 _PROGRAM: Final = "import sys; sys.path[:] = {path!r}; from sparklog.jobs.run.local import work; work({descriptor})"
 
 
 @dataclass(frozen=True)
 class LocalRunner:
-    """Runs tasks side by side; with one process, in this one.
+    """Runs tasks in parallel on this machine; with one process, in the caller's.
 
     Attributes
     ----------
     processes : int
-        How many work at a time, this one included. By default one for each core that this process may use, if there is
-        enough to do for each, and threads of this one instead if they do better.
+        The number of processes, this one included. By default one for each core that this process may use, if there is
+        enough work for each, or threads of this process if they are faster.
     """
 
     processes: int = 0
@@ -65,13 +65,13 @@ class LocalRunner:
             return
         for row, task in tasks:
             if isgeneratorfunction(job.run):
-                # Whoever takes the result runs it.
+                # The result is a generator, which the caller runs.
                 yield Finished(row, job.run(task, partial(report, row)))
             else:
                 yield run_task(job, row, task, partial(report, row))
 
     def _shared(self, job: Work[Any, Any], tasks: Tasks[Any]) -> tuple[int, int]:
-        """Return how many threads of this process share the work, and how many other processes."""
+        """Return how many threads of this process and how many other processes share the work."""
         workers = min(self.workers, tasks.count)
         are_few = workers <= _THREADS_MAX and job.threads_bytes_max > 0
         if not self.processes and (are_few or tasks.size_bytes < job.threads_bytes_max):
@@ -82,7 +82,7 @@ class LocalRunner:
 
 
 def runner_of(processes: int | None, cluster: Runner | None) -> Runner:
-    """Return what runs the tasks of a job: a cluster that is given, or so many processes of this machine."""
+    """Return the runner of a job: ``cluster``, or if it is None, this number of processes on this machine."""
     if processes is None:
         return cluster or LocalRunner()
     if cluster is not None:
@@ -93,7 +93,7 @@ def runner_of(processes: int | None, cluster: Runner | None) -> Runner:
 
 
 class _Worker:
-    """Does one task after the other, and says over a connection how they go."""
+    """Does one task after the other, and reports over a connection."""
 
     def __init__(self) -> None:
         self.connection, self._theirs = Pipe()
@@ -101,12 +101,12 @@ class _Worker:
 
     def begin(self, row: int, task: Any) -> None:
         self.task = row
-        # If it has ended, whoever waits for what it says is told so.
+        # If the worker has ended, reading from its connection reports that.
         with suppress(OSError):
             self.connection.send((row, task))
 
     def end(self) -> None:
-        """End the worker, whatever it does."""
+        """End the worker, even in the middle of a task."""
         raise NotImplementedError
 
     def ended(self) -> SeglogError:
@@ -119,12 +119,12 @@ class _Thread(_Worker):
 
     def __init__(self, job: Work[Any, Any]) -> None:
         super().__init__()
-        # A task that says nothing for long, and is not waited for, must not keep the interpreter from ending.
+        # A daemon, so that a task which is no longer waited for does not keep the interpreter from ending.
         self._thread = threading.Thread(target=self._work, args=(job,), daemon=True)
         self._thread.start()
 
     def _work(self, job: Work[Any, Any]) -> None:
-        # Closed, the connection ends also a task: by what it says of how far it has come.
+        # A closed connection also ends a running task, at its next report of progress.
         with self._theirs, suppress(EOFError, OSError):
             while True:
                 row, task = self._theirs.recv()
@@ -135,18 +135,18 @@ class _Thread(_Worker):
         self._thread.join(_ENDS_WITHIN_SECONDS)
 
     def ended(self) -> SeglogError:
-        return SeglogError("the thread that worked on it has ended before its time")
+        return SeglogError("the thread that worked on it ended too early")
 
 
 class _Process(_Worker):
-    """A worker that is a process of its own."""
+    """A worker in a process of its own."""
 
     def __init__(self, job: bytes) -> None:
         super().__init__()
         theirs = self._theirs
         program = _PROGRAM.format(path=sys.path, descriptor=theirs.fileno())
-        # In a process group of its own: who interrupts the caller at a terminal does not interrupt the worker, which
-        # the caller ends when it has put things in order.
+        # In a process group of its own, so that Ctrl-C at a terminal interrupts the caller and not the worker; the
+        # caller ends the worker after cleaning up.
         self._process = subprocess.Popen(
             [sys.executable, "-c", program], pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, process_group=0
         )
@@ -192,7 +192,7 @@ def _side_by_side(
                     report(worker.task or 0, said)
                     continue
                 worker.task = None
-                # Whoever takes this may say that others are not to be done any more.
+                # Its consumer may decide here that other tasks must not be done any more.
                 yield said
                 another = next(tasks, None)
                 if another is None:
@@ -206,7 +206,7 @@ def _side_by_side(
 
 
 def work(descriptor: int) -> None:
-    """Do the tasks that come over a connection, until it is closed; the whole of a worker."""
+    """Do the tasks that come over a connection, until it is closed. This is the main function of a worker."""
     connection = Connection(descriptor)
     tasks: queue.SimpleQueue[tuple[int, Any]] = queue.SimpleQueue()
     try:
@@ -220,7 +220,7 @@ def work(descriptor: int) -> None:
 
 
 def _do(job: Work[Any, Any], row: int, task: Any, connection: Connection) -> None:
-    """Do a task, and say over a connection how it goes and how it ended."""
+    """Do a task, and send its progress and its outcome over a connection."""
     reporter = _Reporter(connection)
     done = run_task(job, row, task, reporter)
     reporter.flush()
@@ -228,7 +228,7 @@ def _do(job: Work[Any, Any], row: int, task: Any, connection: Connection) -> Non
 
 
 def _receive(connection: Connection, tasks: queue.SimpleQueue[tuple[int, Any]]) -> None:
-    """Take what comes, and end this process, whatever it does, when the connection is closed."""
+    """Receive tasks; when the connection is closed, end this process, even in the middle of a task."""
     try:
         while True:
             tasks.put(connection.recv())
@@ -237,7 +237,7 @@ def _receive(connection: Connection, tasks: queue.SimpleQueue[tuple[int, Any]]) 
 
 
 class _Reporter:
-    """Says how much was done, but not too often."""
+    """Reports how much was done, but not too often."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection, self._said_at = connection, time.monotonic()

@@ -1,9 +1,9 @@
-"""The arguments that every job takes, declared once: for callers of Python, for the terminal, and for the workers.
+"""Declares the arguments that every job takes, once for callers of Python, the terminal and the workers.
 
-`takes` puts declared options into the signature and the docstring of a function of Python, and
-`sparklog.cli.commands.declared` makes options of the terminal of the same declarations. A job carries its `JobOptions`,
-so that a task has them wherever it runs. An option that all jobs take is a line of `JobArguments` and a field of
-`JobOptions`; one of all jobs that read logs belongs into `sparklog.topic.selection`.
+`takes` adds declared options to the signature and the docstring of a function, and `sparklog.cli.commands.declared`
+makes options of the terminal from the same declarations. A job carries its `JobOptions`, so that a task has them
+wherever it runs. An option of all jobs is a line of `JobArguments` and a field of `JobOptions`; an option of all jobs
+that read logs belongs into `sparklog.topic.selection`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _RETURNS: Final = "\n\nReturns\n"
 
 
 class JobArguments(TypedDict, total=False):
-    """The options of `JobOptions` as a caller of Python gives them."""
+    """The options of `JobOptions`, as a caller of Python passes them."""
 
     spark: Any
     processes: int | None
@@ -38,46 +38,46 @@ class JobArguments(TypedDict, total=False):
 
 
 class LogJobArguments(JobArguments, total=False):
-    """The options of `LogJobOptions` as a caller of Python gives them."""
+    """The options of `LogJobOptions`, as a caller of Python passes them."""
 
     task_bytes: int
 
 
 class MoveArguments(SelectionArguments, LogJobArguments, total=False):
-    """What the jobs take that move ranges of logs."""
+    """The options of jobs that move ranges of logs."""
 
 
 @dataclass(frozen=True)
 class JobOptions:
-    """How a job is run; it pickles without ``spark`` and ``watch``, which are for the driver."""
+    """The options of every job. They are pickled without ``spark`` and ``watch``, which are for the driver."""
 
     spark: Any = option(  # noqa: RUF009 - a field, like the others
         "spark",
         None,
         kind=object,
         takes="SparkSession",
-        doc="Runs the tasks on its cluster, also over Spark Connect, instead of in processes of this machine. All "
-        "paths must be where its workers reach them too.",
+        doc="Run the tasks on the cluster of this session, also over Spark Connect, instead of in processes of this "
+        "machine. Its workers must reach all paths too.",
     )
     processes: int | None = option(
         "processes",
         None,
         kind=int,
         at_least=1,
-        doc="How many processes work; by default one for each core, or threads of this one where they do better.",
+        doc="The number of processes; by default one for each core, or threads of this process if they are faster.",
     )
     lock_timeout_seconds: float = option(
         "lock_timeout_seconds",
         600.0,
-        doc="How long to wait for other jobs and writers on the target; a running broker is not waited for.",
+        doc="The time to wait for other jobs and writers on the target. A running broker is an error at once.",
     )
     dry_run: bool = option(
         "dry_run",
         False,
-        doc="Change nothing, and say what would be done. This waits for no other job, and can be done beside a broker.",
+        doc="Change nothing, and return what would be done. This waits for no other job, and may run beside a broker.",
     )
     watch: Watch | None = option(  # noqa: RUF009 - a field, like the others
-        "watch", None, kind=object, takes="Watch", doc="Is told how the job goes on."
+        "watch", None, kind=object, takes="Watch", doc="Receives the progress of the job."
     )
 
     def __getstate__(self) -> dict[str, Any]:
@@ -86,15 +86,15 @@ class JobOptions:
 
 @dataclass(frozen=True)
 class LogJobOptions(JobOptions):
-    """How a job on logs is run."""
+    """The options of a job on logs."""
 
     task_bytes: int = option(
-        "task_bytes", TASK_BYTES, at_least=1, doc="About how many bytes of log one task does at most."
+        "task_bytes", TASK_BYTES, at_least=1, doc="The largest size of a task, in bytes of log, about."
     )
 
 
 def takes(*declaring: type) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Put declared options in the place of ``**shared`` in the signature of a function, and into its docstring."""
+    """Replace ``**shared`` in the signature of a function by declared options, and add them to its docstring."""
     options = {name: each for one in declaring for name, each in options_of(one).items()}
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
@@ -105,7 +105,7 @@ def takes(*declaring: type) -> Callable[[Callable[P, R]], Callable[P, R]]:
 
         @wraps(function)
         def call(*args: P.args, **kwargs: P.kwargs) -> R:
-            # What nobody declares is refused, as of any function.
+            # Undeclared keywords are refused, as by any function.
             whole.bind(*args, **kwargs)
             return function(*args, **kwargs)
 
@@ -118,7 +118,7 @@ def takes(*declaring: type) -> Callable[[Callable[P, R]], Callable[P, R]]:
 
 
 def _entry(name: str, declared: Option) -> str:
-    """Return the lines of an option in the section "Parameters" of a docstring."""
+    """Return the lines for an option in the section "Parameters" of a docstring."""
     choices = ", ".join(f'"{each}"' for each in declared.choices)
     kind = f"{{{choices}}}" if choices else declared.takes or declared.kind.__name__
     doc = textwrap.fill(declared.doc, _WIDTH, initial_indent="    ", subsequent_indent="    ")

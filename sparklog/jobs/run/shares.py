@@ -1,4 +1,4 @@
-"""How much of the work one task does: not so much that others wait for it, and not so little that it does not pay."""
+"""Decides the size of tasks: small enough that all workers end together, large enough to be worth their files."""
 
 from __future__ import annotations
 
@@ -11,25 +11,24 @@ from sparklog.topic.places.packing import pack
 _PIECE_BYTES_MIN: Final = 1 << 26
 _TASKS_A_WORKER: Final = 3
 _PIECES_TRIED_MAX: Final = 64
-"""Of so many pieces a worker or more, those that come last take little of the time."""
+"""With this many pieces per worker or more the last ones hardly matter, so even cutting is not tried."""
 
 
 def even_share(log_bytes: Sequence[int], task_bytes: int, workers: int) -> int:
-    """Return of how many bytes at most the pieces are to be that logs of so many bytes each are cut into.
+    """Return the largest piece size, in bytes, that makes all workers finish at about the same time.
 
-    It is what a task may have, or less, down to half of it, where the workers would then end together rather than one
-    of them work on alone.
+    It is between half the size that a task may have and all of it.
     """
     share = _share(sum(log_bytes), task_bytes, workers)
     if sum(log_bytes) > share * workers * _PIECES_TRIED_MAX:
         return share
-    # Of shares that end at about the same time the largest makes the fewest files.
+    # Among sizes with about the same finishing time, the largest makes the fewest files.
     tried = [max(share * part // 20, 1) for part in range(20, 10, -1)]
     return min(tried, key=lambda bytes_max: round(_bytes_of_last(log_bytes, bytes_max, workers) / share, 1))
 
 
 def _bytes_of_last(log_bytes: Sequence[int], bytes_max: int, workers: int) -> int:
-    """Return how many bytes the worker has in all that ends last, where each takes the next piece when it is free."""
+    """Return the total bytes of the worker that ends last, if each takes the next piece when it is free."""
     taken = [0] * workers
     for each in log_bytes:
         pieces = max(-(-each // bytes_max), 1)
@@ -39,7 +38,7 @@ def _bytes_of_last(log_bytes: Sequence[int], bytes_max: int, workers: int) -> in
 
 
 def grouped(log_bytes: Sequence[int], task_bytes: int, workers: int) -> list[slice]:
-    """Say which neighbouring pieces of the work, of so many bytes of log each, a task does: about as many bytes each.
+    """Return which consecutive pieces of the work each task does, so that tasks have about equal bytes of log.
 
     Returns
     -------
@@ -51,5 +50,5 @@ def grouped(log_bytes: Sequence[int], task_bytes: int, workers: int) -> list[sli
 
 
 def _share(total_bytes: int, task_bytes: int, workers: int) -> int:
-    """Return what a task may have: less where tasks would be too few, but what is worth the files that it makes."""
+    """Return the largest size of a task: less than ``task_bytes`` if tasks were too few, but worth its files."""
     return min(task_bytes, max(-(-total_bytes // (workers * _TASKS_A_WORKER)), _PIECE_BYTES_MIN))

@@ -1,4 +1,4 @@
-"""What a worker does with a task, in whatever process it runs: it says how the task ended, and never raises."""
+"""Runs a task in a worker and returns how it ended; this never raises."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sparklog.jobs.run.job import Failed, Finished, PartlyDoneError, Report, Wor
 
 
 def run_task(job: Work[Any, Any], row: int, task: Any, report: Report) -> Finished | Failed:
-    """Do a task, and say how it ended."""
+    """Do a task, and return how it ended."""
     try:
         result = job.run(task, report)
         return Finished(row, list(result) if isinstance(result, Generator) else result)
@@ -23,13 +23,13 @@ def run_task(job: Work[Any, Any], row: int, task: Any, report: Report) -> Finish
     except SeglogError as error:
         return Failed(row, error)
     except Exception as error:
-        # Of a decoder of the user's own, perhaps: where it was raised is not seen from another process.
+        # It may be from a decoder of the user's own; another process would not see where it was raised.
         error.add_note(traceback.format_exc())
         return Failed(row, error)
 
 
 def unpickled_job(data: bytes) -> Work[Any, Any]:
-    """Read a job that was sent here; of one that cannot be read every task fails, and says so."""
+    """Read a job that was sent here; if it cannot be read, every task fails with that error."""
     try:
         job: Work[Any, Any] = pickle.loads(data)
     except Exception as error:
@@ -38,7 +38,7 @@ def unpickled_job(data: bytes) -> Work[Any, Any]:
 
 
 def pickled(said: Finished | Failed) -> bytes:
-    """Return how a task ended as bytes that can be read again, also where its result or its error cannot be."""
+    """Return how a task ended as a pickle that is readable even if its result or its error is not."""
     try:
         data = pickle.dumps(said)
         pickle.loads(data)
@@ -50,7 +50,7 @@ def pickled(said: Finished | Failed) -> bytes:
 
 @dataclass(frozen=True)
 class _Unreadable:
-    """Stands for a job that this process cannot read: a class of the caller's own is not there, for one."""
+    """Replaces a job that this process cannot read, for example because a class of the caller's is missing."""
 
     error: Exception
 

@@ -1,7 +1,7 @@
-"""Files of an export that the ledger of their folder does not know: it is gone, or was restored from an older copy.
+"""Adopts or refuses exported files that their ledger does not know, since it is lost or restored from an older copy.
 
-Their names say which offsets they hold. Moved again, these would be there twice, so that an export refuses them; or it
-adopts them: the ledger then says that they were moved, with what the files hold.
+The names of the files tell which offsets they hold. Moving these again would double rows, so an export refuses such
+files. Or it adopts them: it records in the ledger that their offsets were moved, with the contents of the files.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ _WINDOW_BYTES: Final = 1 << 22
 
 
 def known_by_files(target: TableFolder, moved: MovedLast, *, adopts: bool) -> MovedLast:
-    """Return what was moved last of a partition by the ledger, and by the names of files where these are adopted.
+    """Return the last moved ranges of partitions by the ledger, and by the names of files if they are adopted.
 
     Raises
     ------
     InvalidOptionError
-        A file has offsets that are not moved by the ledger, and files are not adopted.
+        A file has offsets that are not moved according to the ledger, and ``adopts`` is False.
     """
     unknown = _unknown_files(target, moved)
     if unknown and not adopts:
@@ -56,12 +56,12 @@ def known_by_files(target: TableFolder, moved: MovedLast, *, adopts: bool) -> Mo
 
 
 def adopt_files(target: TableFolder, table: TableShape, run: str, now_ms: int) -> None:
-    """Say in the ledger of what files it does not know; they are read.
+    """Read the files that the ledger does not know, and record them in the ledger.
 
     Raises
     ------
     InvalidOptionError
-        Two of them have the same offsets, or one has some that the ledger says to be moved.
+        Two of them have the same offsets, or one has offsets that are moved according to the ledger.
     """
     with target.held():
         ledger = target.ledger()
@@ -72,11 +72,11 @@ def adopt_files(target: TableFolder, table: TableShape, run: str, now_ms: int) -
 
 
 def _unknown_files(target: TableFolder, moved: MovedLast) -> list[tuple[FileName, str]]:
-    """Return the files behind the ends of the ledger, by partitions and offsets."""
+    """Return the files with offsets from the ends of the ledger on, sorted by partition and offset."""
     found = []
     for path in files_below(target.storage, target.path):
         name = parse_file_name(path)
-        # Where a file of a partition waits for its name, the ledger knows it, and the partition is not moved anyway.
+        # If a file of a partition is still staged, the ledger knows it, and the partition is not moved anyway.
         with suppress(OutputNameError):
             last = None if name is None else moved(name.topic_partition)
             if name is not None and name.end_offset > (0 if last is None else last.end_offset):
@@ -85,7 +85,7 @@ def _unknown_files(target: TableFolder, moved: MovedLast) -> list[tuple[FileName
 
 
 def _adopted(target: TableFolder, ledger: Ledger, unknown: list[tuple[FileName, str]]) -> Iterator[Moved]:
-    """Yield a range for the files that have the same one; it begins where the one before ends, as all of a ledger."""
+    """Yield a range for all files with the same one; it begins where the previous ends, like all in a ledger."""
     last: dict[TopicPartition, int] = {at: moved.end_offset for at, moved in ledger.moved.items()}
     for name, group in groupby(unknown, key=lambda each: each[0]):
         paths = [path for _, path in group]
@@ -93,7 +93,7 @@ def _adopted(target: TableFolder, ledger: Ledger, unknown: list[tuple[FileName, 
         if name.start_offset < start:
             raise InvalidOptionError(
                 f"{join_path(target.path, paths[0])} holds offsets from {name.start_offset} on of {at}, and those up "
-                f"to {start} are in other files: remove what is there twice, or move to another target"
+                f"to {start} are in other files: remove the files with the same rows, or move to another target"
             )
         last[at] = name.end_offset
         both = [_read(target, path) for path in paths]
@@ -120,7 +120,7 @@ def _read(target: TableFolder, path: str) -> MovedFile:
 
 
 def files_below(storage: Storage, root: str, relative: str = "") -> Iterator[str]:
-    """Yield the paths of the files of a folder of tables, relative to it, but for those of jobs."""
+    """Yield the paths of the files in a folder of tables, relative to it, except those of jobs."""
     for entry in storage.names(join_path(root, relative) if relative else root) if storage.is_folder(root) else ():
         path = path_of(relative, entry.name)
         if entry.is_folder and path != FOLDER_OF_JOBS:

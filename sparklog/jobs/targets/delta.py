@@ -1,9 +1,8 @@
-"""Exports to Delta Lake tables: our files, added by a transaction of the table that also says how far we are.
+"""Exports to Delta Lake tables: adds our files in a transaction of the table that also records our offsets.
 
-The version of the application ``sparklog:<topic>-<partition>`` in a table is the offset that is moved next. It changes
-in the very commit that adds the files, so that nothing else has to agree with it. Files get their names before that
-commit, when no reader knows of them; those of a run that died in between are listed in a file, and the next run removes
-them.
+The version of the application ``sparklog:<topic>-<partition>`` in a table is the next offset to move. It changes in
+the same commit that adds the files, so nothing else has to agree with it. Files get their names before that commit,
+when no reader knows of them. A file lists them, so that the next run removes those of a run that died in between.
 """
 
 from __future__ import annotations
@@ -47,8 +46,8 @@ _log = logging.getLogger("sparklog")
 
 _OUTLIVED = "offsets up to {} of {} count as moved, and the table was restored to a version before them"
 _OF_OUTLIVED = (
-    "What is said of them outlived their rows, which are not moved again. Restore the table to a version that has "
-    "them, or move to another table; or go on behind them with adopt (--adopt)"
+    "These marks outlived their rows, which are not moved again. Restore the table to a version that has them, or move "
+    "to another table; or continue after them with adopt (--adopt)"
 )
 _FOLDER_TYPES = {"topic": pa.string(), "partition": pa.int32(), "date": pa.date32(), "hour": pa.int32()}
 _COMMITS_LOOKED_AT = 100
@@ -56,7 +55,7 @@ _LEAVE_FILES_ALONE = ("CREATE TABLE", "SET TBLPROPERTIES", "ADD COLUMN", "ADD FE
 
 
 class DeltaTarget(LakeTarget):
-    """A Delta Lake table in a folder of this machine; made where it is not there."""
+    """A Delta Lake table in a folder of this machine; it is created if it does not exist."""
 
     def check(self) -> None:
         _library()
@@ -89,7 +88,9 @@ class DeltaTarget(LakeTarget):
                 return None
             mark, is_taken_away = history.mark(at)
             if mark.get("to") != end_offset:
-                _log.warning("no commit of %s says any more of which log %s is up to %d", self.path, at, end_offset)
+                _log.warning(
+                    "no commit of %s tells any longer which log %s was read from up to %d", self.path, at, end_offset
+                )
                 return from_mark(at, {"to": end_offset})
             if is_taken_away and not adopts:
                 raise DataLossError(f"{self.path}: {_OUTLIVED.format(end_offset, at)}. {_OF_OUTLIVED}")
@@ -122,7 +123,7 @@ class DeltaTarget(LakeTarget):
                     commit_properties=properties,
                 )
             except Exception:
-                # What is done behind a commit, such as a checkpoint, may fail as well.
+                # Steps after a commit, such as a checkpoint, may fail as well.
                 there = library.DeltaTable(self.path).history(_COMMITS_LOOKED_AT)
                 if all(commit.get("sparklog") != said for commit in there):
                     raise
@@ -130,7 +131,7 @@ class DeltaTarget(LakeTarget):
 
     @contextmanager
     def _typed(self) -> Iterator[None]:
-        """Let errors of the library that leave the ``with`` block be ours."""
+        """Convert errors of the library that leave the ``with`` block to ours."""
         try:
             yield
         except Exception as error:
@@ -166,7 +167,7 @@ class DeltaTarget(LakeTarget):
         return TableLog(to_commits(marked, files), ends, files, is_append_only, keeps_rows, outlived)
 
     def _settle(self) -> None:
-        """Remove what a run that died has staged, or named and never committed."""
+        """Remove files that a dead run has staged, or named and never committed."""
         storage, library = self.writable, _library()
         left = unfinished_of(storage, self.path)
         if left:
@@ -193,7 +194,7 @@ def _action(transaction: Any, file: MovedFile, now_ms: int) -> Any:
 
 
 def partition_values(path: str) -> Mapping[str, str | None]:
-    """Return the values of the folders that a file lies in."""
+    """Return the values in the names of the folders that a file is in."""
     found: dict[str, str | None] = {}
     for folder in folders_of(path):
         name, _, value = folder.partition("=")
@@ -202,14 +203,14 @@ def partition_values(path: str) -> Mapping[str, str | None]:
 
 
 class _Said:
-    """What some commits say of the logs that they moved, the newest first.
+    """The records of some commits, newest first, of the logs that they moved.
 
     Attributes
     ----------
     marks : dict of str to (int, dict)
-        By the names of partitions, the version that moved each last, and what it says.
+        By the names of partitions: the version that moved each last, and its mark.
     settings : dict of str to str
-        How the table is written, by the newest that says it.
+        How the table is written, from the newest commit that has settings.
     """
 
     def __init__(self, history: Sequence[Mapping[str, Any]]) -> None:
@@ -223,13 +224,13 @@ class _Said:
                 self.marks.setdefault(name, (commit["version"], mark))
 
     def mark(self, at: TopicPartition) -> tuple[dict[str, Any], bool]:
-        """Return what was said of a partition last, and whether the table was restored to a version before that."""
+        """Return the last mark of a partition, and whether the table was restored to a version before it."""
         version, mark = self.marks.get(str(at), (None, {}))
         return mark, version is not None and version not in self._visible
 
 
 class _History:
-    """What the commits of a table say: the newest ones, and all where these do not say it."""
+    """Looks up marks and settings in the newest commits of a table, and in all if those lack them."""
 
     def __init__(self, table: Any) -> None:
         self._table = table
@@ -247,7 +248,7 @@ class _History:
 
 
 def _visible(history: Sequence[Mapping[str, Any]]) -> set[int]:
-    """Return the versions that led to what a table holds: those that it was restored over are not among them."""
+    """Return the versions that led to the current content of a table, without those undone by a restore."""
     by_version = {commit["version"]: commit for commit in history}
     version, found = max(by_version, default=-1), set[int]()
     while version in by_version and version not in found:
@@ -255,7 +256,7 @@ def _visible(history: Sequence[Mapping[str, Any]]) -> set[int]:
         commit = by_version[version]
         if commit.get("operation") == "RESTORE":
             restored = str(commit.get("operationParameters", {}).get("version"))
-            # Of one that was restored to a time, nothing is known to be still there.
+            # After a restore to a time, no earlier version is known to be still visible.
             version = int(restored) if restored.isdecimal() else -1
         else:
             version -= 1
@@ -263,12 +264,12 @@ def _visible(history: Sequence[Mapping[str, Any]]) -> set[int]:
 
 
 def _keeps(commit: Mapping[str, Any]) -> bool:
-    """Tell whether a commit leaves all rows in the table, in whatever files."""
+    """Return whether a commit leaves all rows in the table, in the same or other files."""
     return _only_adds(commit) or commit.get("operation") == "OPTIMIZE"
 
 
 def _only_adds(commit: Mapping[str, Any]) -> bool:
-    """Tell whether a commit leaves files alone that were part of the table before."""
+    """Return whether a commit leaves all earlier files of the table alone."""
     operation, given = commit.get("operation"), commit.get("operationParameters", {})
     return operation in _LEAVE_FILES_ALONE or (operation == "WRITE" and given.get("mode") == "Append")
 

@@ -1,10 +1,10 @@
-"""Exports to Iceberg tables: our files, added by a commit of the table that also says how far we are.
+"""Exports to Iceberg tables: adds our files in a commit of the table that also records our offsets.
 
-Each snapshot that a job makes has the property ``sparklog.offsets``, JSON by ``<topic>-<partition>`` of the offset that
-is moved next, ``to``, of which log it is, and from where on and how many rows were moved of it last, for all partitions
-so far; so has the table, for when snapshots have expired. What counts is the newest snapshot that has it among those
-that led to the current one. Files get their names before the commit, when no reader knows of them; those of a run that
-died in between are listed in a file, and the next run removes them.
+Each snapshot that a job makes has the property ``sparklog.offsets``: JSON by ``<topic>-<partition>``, for all
+partitions so far, with the next offset to move, ``to``, the identity of the log, and the start and the number of rows
+of the range that was moved last. The table has the same property, for when snapshots have expired. The newest snapshot
+with the property counts, among those that led to the current one. Files get their names before the commit, when no
+reader knows of them. A file lists them, so that the next run removes those of a run that died in between.
 """
 
 from __future__ import annotations
@@ -55,22 +55,22 @@ _TRANSFORMS: Final = {
 
 @dataclass(frozen=True)
 class IcebergTarget(LakeTarget):
-    """An Iceberg table in a folder of this machine; made where it is not there.
+    """An Iceberg table in a folder of this machine; it is created if it does not exist.
 
     Attributes
     ----------
     table : str
-        Its name in the catalog.
+        The table's name in the catalog.
     catalog : tuple of (str, str)
-        The properties of the catalog, as pyiceberg has them, and its ``name``.
+        The properties of the catalog, as for pyiceberg, and its ``name``.
     """
 
     table: str
     catalog: tuple[tuple[str, str], ...]
 
-    # Which partition of the table a file is of is told by its columns.
+    # A file's columns tell which partition of the table it belongs to.
     keeps_columns: ClassVar[bool] = True
-    # Those of the years 1 to 9999: pyiceberg makes dates of Python of the statistics of files.
+    # The years 1 to 9999, since pyiceberg makes Python dates from the statistics of files.
     times_ms: ClassVar[tuple[int, int]] = (-62_135_596_800_000, 253_402_300_799_999)
 
     def check(self) -> None:
@@ -114,14 +114,14 @@ class IcebergTarget(LakeTarget):
         forget_pending(storage, self.path)
 
     def _add(self, found: Any, moved: Sequence[Moved], run: str, settings: str) -> None:
-        """Make files part of the table, after what others add meanwhile."""
+        """Add files to the table, after any commits that others make meanwhile."""
         paths = [_url(join_path(self.path, file.path)) for each in moved for file in each.files]
         conflict = _exceptions().CommitFailedException
         for attempt in range(1, _ATTEMPTS + 1):
             marks = _marks(found)
             refuse_moved_meanwhile(moved, partial(_of, marks))
             text = json.dumps({**marks, **to_marks(moved)})
-            # It would try again by itself, and not ask which offsets are there by then. This is of our copy alone.
+            # pyiceberg would retry by itself, without checking offsets again. This changes only our copy of the table.
             found.metadata.properties["commit.retry.num-retries"] = "0"
             try:
                 with found.transaction() as transaction:
@@ -134,7 +134,7 @@ class IcebergTarget(LakeTarget):
                 found = found.refresh()
 
     def _has_taken(self, catalog: Any, moved: Sequence[Moved], run: str, error: Exception) -> bool:
-        """Tell whether the table has taken a commit that has failed: the answer may have been lost."""
+        """Return whether the table has a commit that seemed to fail: only the answer may have been lost."""
         try:
             ours = [
                 json.loads(snapshot.summary.additional_properties[_OFFSETS])
@@ -150,20 +150,20 @@ class IcebergTarget(LakeTarget):
             ) from other
         if isinstance(error, _exceptions().CommitStateUnknownException) and not has_taken:
             raise CommitNotKnownError(
-                f"the table {self.table} may take a commit yet, whose answer was lost: {error}. Repeat the job later: "
+                f"the table {self.table} may still take a commit whose answer was lost: {error}. Repeat the job later: "
                 f"it finds out, and moves nothing twice"
             ) from error
         return has_taken
 
     @contextmanager
     def _opened(self) -> Iterator[Any]:
-        """Open the catalog; errors of its library that leave the ``with`` block are ours."""
+        """Open the catalog; errors of its library that leave the ``with`` block are converted to ours."""
         properties = dict(self.catalog)
         library = import_optional("pyiceberg.catalog", "pyiceberg", "iceberg")
         try:
             catalog = library.load_catalog(properties.pop("name", "default"), **properties)
         except Exception as error:
-            # What a catalog raises is that of its own library: of a data base, or of HTTP.
+            # A catalog raises errors of its own library, for a database or HTTP.
             raise InvalidOptionError(f"the catalog of {self.table} cannot be opened: {error}") from error
         with closing(catalog):
             try:
@@ -244,12 +244,12 @@ class IcebergTarget(LakeTarget):
         return TableLog(commits, ends, files, is_whole and only_adds, is_whole and keeps)
 
     def _relative(self, url: str) -> str:
-        """Return the path of a file in the folder of the table; of another one as it is."""
+        """Return the path of a file relative to the table's folder; a path elsewhere is unchanged."""
         path = url.removeprefix("file://")
         return path.removeprefix(join_path(self.path, ""))
 
     def _settle(self) -> None:
-        """Remove what a run that died has staged, or named and never committed."""
+        """Remove files that a dead run has staged, or named and never committed."""
         storage = self.writable
         left = unfinished_of(storage, self.path)
         if left:
@@ -263,20 +263,20 @@ class IcebergTarget(LakeTarget):
 
 
 def _needed(folders: Sequence[str]) -> tuple[str, ...]:
-    """Return the folders that are partitions of the table: an hour tells its date."""
+    """Return the folders that are partition fields of the table: without the date if there is an hour."""
     return tuple(name for name in folders if not (name == "date" and "hour" in folders))
 
 
 def _partition_names(folders: Sequence[str]) -> tuple[str, ...]:
-    """Return what fields of a partition are called: those that are not columns may not be called as one."""
+    """Return the names of partition fields: fields that are not columns need names unlike those of columns."""
     return tuple({"date": "timestamp_day", "hour": "timestamp_hour"}.get(name, name) for name in _needed(folders))
 
 
 def _marks(table: Any) -> dict[str, dict[str, Any]]:
-    """Return how far each partition is, by its name; `sparklog.jobs.targets.unfinished_files.to_marks` made it."""
+    """Return the marks of partitions by name; see `sparklog.jobs.targets.unfinished_files.to_marks`."""
     found = next(filter(None, map(_offsets_text, reversed(_snapshots(table)))), None)
     if found is None:
-        # The table's own outlive a rollback: they count where the snapshot that had them has expired.
+        # The table's own marks outlive a rollback: they count only if the snapshot with the marks has expired.
         found = table.properties.get(_OFFSETS, "{}")
         if found in map(_offsets_text, table.snapshots()):
             return {}
@@ -288,7 +288,7 @@ def _offsets_text(snapshot: Any) -> str | None:
 
 
 def _snapshots(table: Any) -> list[Any]:
-    """Return the snapshots that led to the current one, itself included and the oldest first; some have expired."""
+    """Return the snapshots that led to the current one, and that one, oldest first, without expired ones."""
     by_id = {snapshot.snapshot_id: snapshot for snapshot in table.snapshots()}
     snapshot, found = table.current_snapshot(), []
     while snapshot is not None:

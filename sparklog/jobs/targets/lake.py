@@ -1,4 +1,4 @@
-"""What targets share whose tables have a log of their own, Delta Lake's and Iceberg's."""
+"""The base of targets whose tables have a log of their own: Delta Lake and Iceberg."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from sparklog.log.files import TopicPartition
 
 _NOT_PLAIN: Final = re.compile("[#?]|%[0-9A-Fa-f]{2}")
 _NOT_COLUMNS: Final = ("where", "isolation_level", "key_format", "value_format")
-"""What a table's own log does not say of how it is written."""
+"""The settings of how a table is written that the table's own log does not hold."""
 _MICROSECONDS: Final = pa.timestamp("us", "UTC")
 _MICROSECONDS_MS_MAX: Final = ((1 << 63) - 1) // 1000
 
@@ -39,7 +39,7 @@ class LakeTarget(FolderTarget):
         super().check()
 
     def shape(self, table: TableShape) -> TableShape:
-        """Return the same with times in microseconds: such tables have none in milliseconds."""
+        """Return the shape with times in microseconds, since such tables have no milliseconds."""
         milliseconds = pa.timestamp("ms", "UTC")
         columns = [
             column.with_type(_MICROSECONDS) if column.type == milliseconds else column for column in table.schema
@@ -48,25 +48,25 @@ class LakeTarget(FolderTarget):
 
     @abstractmethod
     def log(self) -> TableLog:
-        """Return what the table says of exports to it; `PathNotFoundError` where there is no such table."""
+        """Return the table's own record of exports to it; raise `PathNotFoundError` if the table does not exist."""
 
 
 def settings_of(table: TableShape) -> Settings:
-    """Return how a table is written, without what its own log says, which people may change there."""
+    """Return how a table is written, without the settings in its own log, which people may change there."""
     return Settings(tuple((name, value) for name, value in table.settings.values if name in _NOT_COLUMNS))
 
 
 def typed_error(
     error: Exception, table: str, conflicts: tuple[type[Exception], ...], rights: tuple[type[Exception], ...]
 ) -> SeglogError | None:
-    """Return an error of a table's library as one of ours that says what to do; None for a mistake of the program.
+    """Return an error of a table's library as one of ours, which tells what to do; None for a bug.
 
     Parameters
     ----------
     conflicts : tuple of type
-        What the library raises where another writer was faster.
+        The errors of the library that mean that another writer was faster.
     rights : tuple of type
-        What it raises where the caller may not write, besides `PermissionError`.
+        The errors, besides `PermissionError`, that mean that the caller may not write.
     """
     if isinstance(error, SeglogError):
         return error
@@ -86,7 +86,7 @@ def typed_error(
 
 
 def refuse_moved_meanwhile(moved: Sequence[Moved], end_offset: Callable[[TopicPartition], int | None]) -> None:
-    """Raise `CommitError` where a table has offsets already that are to be committed: a run elsewhere moved them."""
+    """Raise `CommitError` if a table already has offsets that are to be committed: a run elsewhere moved them."""
     seen: dict[TopicPartition, int] = {}
     for each in moved:
         at = each.topic_partition
@@ -100,7 +100,7 @@ def refuse_moved_meanwhile(moved: Sequence[Moved], end_offset: Callable[[TopicPa
 
 
 def refuse_other_columns(path: str, wanted: pa.Schema, there: pa.Schema) -> None:
-    """Raise `InvalidOptionError` where a table has other columns than those that are to be written."""
+    """Raise `InvalidOptionError` if the columns of a table are not those that are to be written."""
     have, want = ({field.name: _plain(field.type) for field in each} for each in (there, wanted))
     if have == want:
         return
@@ -116,7 +116,7 @@ def refuse_other_columns(path: str, wanted: pa.Schema, there: pa.Schema) -> None
 
 
 def _plain(kind: pa.DataType) -> str:
-    """Return a type as text, without what libraries say of it in ways of their own."""
+    """Return a type as text, without details that libraries write differently."""
     if pa.types.is_struct(kind):
         return f"struct<{', '.join(f'{field.name}: {_plain(field.type)}' for field in kind)}>"
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):

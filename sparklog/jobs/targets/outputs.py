@@ -1,7 +1,7 @@
-"""The files of a range of offsets that one task moves: one, or one for each date or hour of its records.
+"""Writes a range of offsets to files: to one, or to one for each date or hour of its records.
 
-Files are named for what they hold, ``events-0-<from>-<to>.parquet``, with offsets in 20 digits, so that names sort as
-records do. They lie in folders by topic and partition, or by the date or hour of their records.
+The name of a file tells its range, ``events-0-<from>-<to>.parquet``, with offsets in 20 digits, so that names sort
+like records. Files are in folders by topic and partition, or by the date or hour of their records.
 """
 
 from __future__ import annotations
@@ -28,34 +28,34 @@ from sparklog.topic.places.ranges import ReadRange
 PARTITION_BY: Final = ("topic", "partition")
 FOLDERS: Final = ("topic", "partition", "date", "hour")
 NO_TIME: Final = "__HIVE_DEFAULT_PARTITION__"
-"""The date of records that have none, as Hive names what is null: no timestamp, or one after the year 9999."""
+"""The date of records without a timestamp, or with one after the year 9999; Hive's name for null."""
 DEAD_LETTER: Final = "_dead_letter"
-"""The folder of records that were not decoded. Spark and Arrow pass over it; a pattern must not: ``topic=*/**``."""
+"""The folder of records that were not decoded. Spark and Arrow skip it; a pattern must avoid it: ``topic=*/**``."""
 BUFFERED_BYTES_MAX: Final = 1 << 28
-"""How many bytes of rows a task holds over all of the files that it writes to."""
+"""The bytes of rows that a task buffers, for all files that it writes to together."""
 OPEN_FILES_MAX: Final = 256
-"""How many files a task writes to at a time: where times are in no order, each is written to for a while."""
+"""The number of files that a task writes to at a time; with times in no order, each stays open for a while."""
 
 _MS: Final = {"date": 24 * 3600 * 1000, "hour": 3600 * 1000}
 _YEAR_10000_MS: Final = 253_402_300_800_000
 _NEVER: Final = -1
 _HIDDEN: Final = {"_": "%5F", ".": "%2E"}
-"""Readers of tables pass over files whose names begin so, as those of some topics do."""
+"""Readers of tables skip files whose names begin with these; names of topics may do so too."""
 _FILE_NAME: Final = re.compile(r"(?:^|/)((?:%5F|%2E)?)([^/]*)-(\d{20})-(\d{20})(?:~\d{4,})?\.[a-z]+$", re.ASCII)
 
 
 @dataclass(frozen=True)
 class Layout:
-    """How the files of a job are written, and where they lie.
+    """The format and the folders of the files of a job.
 
     Attributes
     ----------
     schema : pyarrow.Schema
         The columns of the files.
     partition_by : tuple of str
-        Of `FOLDERS`.
+        The folders, some of `FOLDERS`.
     row_group_rows, row_group_bytes : int
-        How much is written at a time, at most.
+        The largest number of rows, and of bytes, that is written at a time.
     """
 
     format: FileFormat
@@ -67,7 +67,7 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class FileName:
-    """The range of offsets that a file is named for."""
+    """The range of offsets in the name of a file."""
 
     topic_partition: TopicPartition
     start_offset: int
@@ -75,7 +75,7 @@ class FileName:
 
 
 def parse_file_name(path: str) -> FileName | None:
-    """Return what the name of a file says that it holds; None where no export has given it that name."""
+    """Return the range in the name of a file; None if it is not a name that exports give."""
     found = _FILE_NAME.search(path)
     if found is None:
         return None
@@ -85,16 +85,16 @@ def parse_file_name(path: str) -> FileName | None:
 
 
 class Outputs:
-    """The files of one range, staged; what is not finished is gone where an error leaves the ``with`` block.
+    """The staged files of one range. If an error leaves the ``with`` block, unfinished files are removed.
 
     Parameters
     ----------
     of : ReadRange
-        Which the files are named for.
+        The range that is in the files' names.
     staged_name : str
-        Begins the names under which they are staged; no other attempt of the task has the same.
+        The prefix of the names of staged files, different for each attempt of the task.
     prefix : str
-        The folder in the target in which all of them lie; empty for the target itself.
+        The folder in the target for all files; empty for the target itself.
     """
 
     def __init__(self, layout: Layout, target: Target, of: ReadRange, staged_name: str, prefix: str = "") -> None:
@@ -102,7 +102,7 @@ class Outputs:
         self._stem, self._staged_name, self._prefix = _stem(of), staged_name, prefix
         self._storage = target.writable
         self._opened = ExitStack()
-        # Those written to last are last.
+        # The files written to last are last.
         self._open: dict[str, _Output] = {}
         self._begun: dict[str, int] = {}
         self._finished: list[MovedFile] = []
@@ -114,7 +114,7 @@ class Outputs:
         self._opened.__exit__(*exc_info)
 
     def append(self, batch: pa.RecordBatch) -> None:
-        """Add rows to the files of their folders; columns that files do not have are left out."""
+        """Write rows to the files of their folders, without columns that are not in the files."""
         for folder, rows in self._by_time(batch):
             output = self._open.pop(folder, None) or self._begin(folder)
             self._open[folder] = output
@@ -124,7 +124,7 @@ class Outputs:
             max(self._open.values(), key=lambda each: each.buffered_bytes).flush()
 
     def finish(self) -> tuple[MovedFile, ...]:
-        """End all files, and return them by their paths; they are not synced."""
+        """Finish all files, and return them sorted by path; they are not synced."""
         while self._open:
             self._finish_one()
         return tuple(sorted(self._finished, key=lambda file: file.path))
@@ -158,14 +158,14 @@ class Outputs:
         if not by_time:
             yield self._folder(None), batch
             return
-        # Hours lie within dates: where both are asked for, the hour tells the date.
+        # Hours are within dates: if both are wanted, the hour determines the date.
         unit_ms = min(_MS[name] for name in by_time)
         times = numbers_of(filled(batch.column("timestamp"), _NEVER))
         units = np.where((times < 0) | (times >= _YEAR_10000_MS), _NEVER, times // unit_ms)
         if (units == units[0]).all():
             yield self._folder(int(units[0]) * unit_ms), batch
             return
-        # Taken, and not cut: a few rows that wait in a file would keep all the others in memory.
+        # Copied with `take`, and not sliced: a few rows that wait for a file would keep all the others in memory.
         order = np.argsort(units, kind="stable")
         ends = np.flatnonzero(np.diff(units[order], append=units[order[-1]] + 1)) + 1
         for start, end in zip([0, *ends[:-1]], ends, strict=True):
@@ -182,7 +182,7 @@ class Outputs:
 
 
 class _Output:
-    """A staged file that is written to."""
+    """A staged file that is being written."""
 
     def __init__(self, layout: Layout, file: StagedFile, path: str, staged: str) -> None:
         self._file, self._path, self._staged, self._rows = file, path, staged, 0
@@ -207,7 +207,7 @@ class _Output:
 
 
 def _stem(of: ReadRange) -> str:
-    """Return the name of a range's file without its suffix."""
+    """Return the name of the file of a range, without its suffix."""
     name = of.folder.name
     visible = _HIDDEN.get(name[0], name[0]) + name[1:]
     return f"{visible}-{of.start_offset:020}-{of.end_offset:020}"

@@ -1,4 +1,4 @@
-"""A file that a task stages: written once, from its beginning to its end, with its checksum on the way."""
+"""Writes a file that a task stages: once, from its beginning to its end, and computes its checksum on the way."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from sparklog.storage.base import ReadableFile, WritableStorage
 
 _WINDOW_BYTES: Final = 1 << 22
 _SYNC_BEGINS_BYTES: Final = 1 << 23
-"""The disk begins to write whenever there is so much more, so that who syncs the file waits for the rest only."""
+"""The disk begins to write after each such number of bytes, so that a sync only waits for the rest."""
 
 
 def crc32c_of(file: ReadableFile) -> int:
-    """Read all of a file, and return its checksum."""
+    """Read a whole file, and return its CRC-32C."""
     checksum = position = 0
     while window := file.read(position, _WINDOW_BYTES):
         checksum, position = crc32c(window, checksum), position + len(window)
@@ -25,12 +25,12 @@ def crc32c_of(file: ReadableFile) -> int:
 
 
 class StagedFile:
-    """A file object for whoever writes a format; its file is gone where an error leaves the ``with`` block.
+    """A file object for a writer of a format. If an error leaves the ``with`` block, its file is removed.
 
     Attributes
     ----------
     size_bytes, crc32c : int
-        Of what has been written.
+        The size and the checksum of the bytes written so far.
     """
 
     def __init__(self, storage: WritableStorage, path: str) -> None:
@@ -78,9 +78,9 @@ class StagedFile:
         return False
 
     def finish(self) -> None:
-        """Let go of the file, all of which is written; whoever stages it syncs it."""
+        """Close the file after its last byte; the caller syncs it."""
         self._file.close()
         self.closed = True
 
     def close(self) -> None:
-        """Do nothing: a writer that is closed has ended its format, and the file is finished by who began it."""
+        """Do nothing: closing a writer ends its format, and `finish` ends the file."""

@@ -1,7 +1,7 @@
-"""What the own log of a table of Delta Lake or Iceberg says of the exports to it: its commits, and its files.
+"""Describes the exports to a Delta Lake or Iceberg table by the table's own log: its commits and its files.
 
-A commit of a job has a mark for each partition that it moved, which `sparklog.jobs.targets.unfinished_files.to_marks`
-makes.
+A commit of a job has a mark for each partition that it moved, made by
+`sparklog.jobs.targets.unfinished_files.to_marks`.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from sparklog.jobs.targets.outputs import FileName, parse_file_name
 from sparklog.log.files import TopicPartition
 
 Marks = Mapping[str, Mapping[str, Any]]
-"""By the names of partitions what was moved of each last."""
+"""By the names of partitions: the range that was moved last."""
 
 
 @dataclass(frozen=True, slots=True)
 class TableFile:
-    """A file that is part of a table now; ``path`` is relative to the table's folder where it lies in it."""
+    """A file that is part of a table now; ``path`` is relative to the table's folder if the file is in it."""
 
     path: str
     size_bytes: int
@@ -28,13 +28,13 @@ class TableFile:
 
     @property
     def name(self) -> FileName | None:
-        """What its name says that it holds; None of a file that no export has written."""
+        """The range in the file's name; None for a file that no export has written."""
         return parse_file_name(self.path)
 
 
 @dataclass(frozen=True, slots=True)
 class MarkedCommit:
-    """A commit of a table that a job has made."""
+    """A table's commit that a job has made."""
 
     number: int
     run: str
@@ -44,22 +44,23 @@ class MarkedCommit:
 
 @dataclass(frozen=True)
 class TableLog:
-    """What a table says of the exports to it.
+    """The exports to a table, by the table's own log.
 
     Attributes
     ----------
     commits : tuple of LedgerCommit
-        Those of jobs that the table still knows, the oldest first. The files of a range are those of its name that are
-        part of the table now; nothing is known of their checksums.
+        The commits by jobs that the table still knows, oldest first. The files of a range are the files with its name
+        that are part of the table now; their checksums are not known.
     ends : mapping of TopicPartition to int
-        The offset of each partition that is moved next, which is what a job goes by.
+        The next offset to move of each partition; jobs begin there.
     files : tuple of TableFile
+        The files that are part of the table now.
     is_append_only : bool
-        Whether it is certain that nobody has done anything but add files.
+        Whether all commits certainly did nothing except add files.
     keeps_rows : bool
-        Whether it is certain that nobody has done anything but that, and put rows together in other files.
+        Whether all commits certainly did nothing except add files, and merge rows into other files.
     outlived : tuple of str
-        What the table says to be moved though it was restored to a version before that.
+        A message for each partition that is marked as moved beyond the version that the table was restored to.
     """
 
     commits: tuple[LedgerCommit, ...]
@@ -71,7 +72,7 @@ class TableLog:
 
 
 def to_commits(marked: Iterable[MarkedCommit], files: Iterable[TableFile]) -> tuple[LedgerCommit, ...]:
-    """Return the commits of jobs, the oldest first, from what they have marked; a mark that is repeated counts once."""
+    """Return the commits of jobs, oldest first, from their marks; a repeated mark counts once."""
     by_partition: dict[TopicPartition, list[tuple[FileName, TableFile]]] = {}
     for file in files:
         if file.name is not None:
@@ -89,7 +90,7 @@ def to_commits(marked: Iterable[MarkedCommit], files: Iterable[TableFile]) -> tu
 
 
 def ends_of(marks: Marks) -> dict[TopicPartition, int]:
-    """Return where marks end."""
+    """Return the end offsets in marks, by partition."""
     return {_partition(name): int(mark["to"]) for name, mark in marks.items()}
 
 

@@ -1,6 +1,6 @@
-"""Where an export goes: what is staged there, and how files become visible together with what the ledger says.
+"""Defines the targets of exports, which stage files and make them visible together with their ledger entries.
 
-A target is a small frozen value. `TableFolder` is a folder of files, whose ledger lies in it.
+A target is a small frozen value. `TableFolder` is a folder of files with its ledger.
 """
 
 from __future__ import annotations
@@ -33,23 +33,23 @@ from sparklog.storage.beneath import names_beneath
 from sparklog.storage.capabilities import to_writable
 
 FOLDER_OF_JOBS: Final = "_seglog"
-"""In a folder of tables: readers of tables pass over names that begin with ``_``."""
+"""The folder of jobs in a folder of tables. Readers of tables skip names that begin with ``_``."""
 UNFINISHED: Final = "unfinished"
-"""Is there while files of a commit get their names."""
+"""A file that exists while files of a commit get their names."""
 LEDGER: Final = "ledger.jsonl"
 _LOCK: Final = "lock"
 _FILTER: Final = "where"
 
 
 class CommitNotKnownError(CommitError):
-    """A table did not answer, and may take a commit yet: its files must stay where they are until the next run."""
+    """A table did not answer, and may still accept the commit: its files must stay in place until the next run."""
 
 
 MovedLast = Callable[[TopicPartition], Moved | None]
 
 
 class Target(Protocol):
-    """Takes the files of an export."""
+    """The interface of targets, which receive the files of an export."""
 
     @property
     def storage(self) -> Storage: ...
@@ -60,58 +60,57 @@ class Target(Protocol):
 
     @property
     def writable(self) -> WritableStorage:
-        """The storage, to be changed beneath the folder alone: ledgers and lists of files may be forged."""
+        """The storage, writable only below the folder, since ledgers and lists of files may be forged."""
 
     @property
     def keeps_columns(self) -> bool:
-        """Whether files have the columns by which they lie in folders."""
+        """Whether the columns that are folders are also in the files."""
 
     @property
     def keeps_unlisted_files(self) -> bool:
-        """Whether the folder may have files of versions of the table that were taken back; they keep their names."""
+        """Whether the folder may have files of undone versions of the table, which keep their names."""
 
     def check(self) -> None:
-        """Raise `InvalidOptionError` where there can be no such target; nothing is made."""
+        """Raise `InvalidOptionError` if the target cannot exist; nothing is created."""
 
     def held(self) -> AbstractContextManager[None]:
-        """Keep other runs out; finish what one that died has decided, and leave nothing that is not committed."""
+        """Keep other runs out, finish commits that a dead run has decided, and remove whatever is not committed."""
 
     def shape(self, table: TableShape) -> TableShape:
-        """Return what a table is like here, where types of columns may be others."""
+        """Return the shape of a table in this target, which may change types of columns."""
 
     def moved(self, table: TableShape, *, adopts: bool = False) -> MovedLast:
-        """Return what says what was moved last of a partition; the target is held.
+        """Return a function that returns the range of a partition that was moved last; the target is held.
 
-        What is returned raises `DataLossError` where rows are gone that were moved, unless ``adopts`` takes that as it
-        is.
+        The function raises `DataLossError` if rows that were moved are gone, unless ``adopts`` accepts that.
 
         Raises
         ------
         InvalidOptionError
-            What was moved there before has another shape.
+            The table in the target has another shape.
         """
 
     def staged_path(self, name: str) -> str:
-        """Return where a task puts a file that is to be committed under another name."""
+        """Return the path at which a task stages a file; the commit renames it."""
 
     def commit(self, moved: Sequence[Moved], table: TableShape, run: str, now_ms: int) -> None:
-        """Make files visible, and say so in the ledger, at once; the target is held."""
+        """Make files visible, and record them in the ledger, at once; the target is held."""
 
 
 @dataclass(frozen=True)
 class TableShape:
-    """What a table is like, which does not change while it is moved to.
+    """The shape of a table: columns, folders and settings, which do not change between exports to it.
 
     Attributes
     ----------
     schema : pyarrow.Schema
-        The columns of its files.
+        The columns of the table's files.
     folders : tuple of str
-        The columns by which its files lie in folders.
+        The columns that are folders.
     settings : Settings
-        The same, and more, as text.
+        The columns, the folders and further settings, as text.
     times_ms : tuple of int, or None
-        The first and the last time that it holds, ms since the epoch; None where it holds all.
+        The first and the last time that the table can hold, ms since the epoch; None if it holds all.
     """
 
     schema: pa.Schema
@@ -122,12 +121,12 @@ class TableShape:
 
 @dataclass(frozen=True)
 class FolderTarget(ABC):
-    """What all targets in a folder share: who holds it, and where files are staged.
+    """The base of targets in a folder: the lock, and the paths of staged files.
 
     Attributes
     ----------
     lock_timeout_seconds : float
-        How long to wait for another run.
+        The time to wait for another run.
     """
 
     storage: Storage
@@ -156,7 +155,7 @@ class FolderTarget(ABC):
             except CommitNotKnownError:
                 raise
             except BaseException:
-                # What the next run would do first. If it cannot be done now, that is not what went wrong.
+                # The next run would do this first. An error here must not replace the error that ended the run.
                 with suppress(SeglogError):
                     self._settle()
                 raise
@@ -164,15 +163,15 @@ class FolderTarget(ABC):
 
     @abstractmethod
     def _settle(self) -> None:
-        """Finish or undo what a run that died has left; the folder is held."""
+        """Finish or undo what a dead run has left; the folder is held."""
 
 
 @dataclass(frozen=True)
 class TableFolder(FolderTarget):
     """A folder of files, such as Parquet, and its ledger.
 
-    A commit is decided when its lines of the ledger are on the disk. Its files get their names then; where that was not
-    finished, which a file says that is there as long, the next run does it.
+    A commit is decided when its lines of the ledger are on the disk. Then its files get their names. Until that is
+    finished a marker file exists; a run that finds the marker finishes the naming.
     """
 
     @property
@@ -184,7 +183,7 @@ class TableFolder(FolderTarget):
         return join_path(self.path, FOLDER_OF_JOBS)
 
     def ledger(self) -> Ledger:
-        """Read the ledger; errors as of `sparklog.jobs.ledger.read_ledger`."""
+        """Read the ledger; errors: see `sparklog.jobs.ledger.read_ledger`."""
         return read_ledger(self.storage, self.ledger_path)
 
     def shape(self, table: TableShape) -> TableShape:
@@ -198,9 +197,9 @@ class TableFolder(FolderTarget):
         def last(at: TopicPartition) -> Moved | None:
             if at in blocked:
                 raise OutputNameError(
-                    f"what was moved of {at} before is in {self.staged_path(blocked[at].staged)}, and could not get "
-                    f"its name {join_path(self.path, blocked[at].path)}. Move away what is there, and repeat the job, "
-                    f"or take the rows from the staged file and move that away"
+                    f"rows of {at} that were moved before are in {self.staged_path(blocked[at].staged)}, which cannot "
+                    f"get its name {join_path(self.path, blocked[at].path)}. Move away the file of that name, and "
+                    f"repeat the job, or take the rows from the staged file and move that away"
                 )
             return ledger.moved.get(at)
 
@@ -215,14 +214,14 @@ class TableFolder(FolderTarget):
         number = next_number(storage, self.ledger_path)
         entries: list[Entry] = [*moved] if number else [table.settings, *moved]
         storage.open_for_append(own_path(self.path, UNFINISHED)).close()
-        # The files are on the disk, by their tasks; now their names are.
+        # Tasks have synced the files' contents; this syncs their names.
         storage.sync_folder(self._folder)
         self._decide(encode_commit(number, "export", run, now_ms, entries))
         for error in self._put_in_place(files)[:1]:
             raise error
 
     def tell(self, entries: Sequence[Entry], job: str, run: str, now_ms: int) -> None:
-        """Say in the ledger what is in place already; the target is held."""
+        """Record in the ledger files that are in place already; the target is held."""
         self._decide(encode_commit(next_number(self.writable, self.ledger_path), job, run, now_ms, entries))
 
     def _decide(self, lines: bytes) -> None:
@@ -233,7 +232,7 @@ class TableFolder(FolderTarget):
                 ledger.append(lines)
                 ledger.sync()
             except SeglogError:
-                # The lines may be whole, and yet not be on the disk: they must not count.
+                # The lines may be complete but not on the disk, so they must not count.
                 with suppress(SeglogError):
                     ledger.truncate(before)
                     ledger.sync()
@@ -241,39 +240,39 @@ class TableFolder(FolderTarget):
         storage.sync_folder(self._folder)
 
     def _settle(self) -> None:
-        """Finish the last commit of the ledger, cut off what is behind it, and remove what is staged."""
+        """Finish the last commit of the ledger, cut off bytes after it, and remove staged files."""
         storage = self.writable
         is_unfinished = storage.identity(own_path(self.path, UNFINISHED)) is not None
         if not is_unfinished and not staged_names(storage, self.path):
             return
-        # What is staged may be of a ledger that cannot be read.
+        # Staged files may belong to a ledger that cannot be read.
         ledger = self.ledger()
         if is_unfinished:
-            # Whoever wrote the last commit may have died before it was on the disk, and files are given names now.
+            # The last commit may not be on the disk yet if its run died; it must be there before files get names.
             with storage.open_for_append(self.ledger_path) as file:
                 file.truncate(ledger.size_bytes)
                 file.sync()
         entries = ledger.last.entries if is_unfinished and ledger.last else ()
         named = [file for each in entries if isinstance(each, Moved) for file in each.all_files]
         unnamed = [file for _, file in self._unnamed()]
-        # What is in the way of a file keeps its partition from being moved, and no other: see `moved`.
+        # A taken name keeps only the partition of its file from being moved: see `moved`.
         self._put_in_place({file.staged: file for file in (*named, *unnamed)}.values())
         sweep_staged(storage, self.path, {file.staged for file in unnamed})
 
     def _unnamed(self) -> list[tuple[Moved, MovedFile]]:
-        """Return the files that commits of the ledger name and that are still staged: nobody else has their rows."""
+        """Return the files of ledger commits that are still staged: no other file has their rows."""
         staged = staged_names(self.storage, self.path)
         found = commits(self.storage, self.ledger_path) if staged else ()
         moved = (each for commit in found for each in commit.moved)
         return [(each, file) for each in moved for file in each.all_files if file.staged in staged]
 
     def _put_in_place(self, files: Collection[MovedFile]) -> list[OutputNameError]:
-        """Give files their names, those left out that have them, and say that this is finished.
+        """Give files their names, unless they have them, and record that this is finished.
 
         Returns
         -------
         list of OutputNameError
-            Why some stay as they are: a name that is taken keeps no other file from getting its own.
+            The errors of files whose names are taken; the other files still get their names.
         """
         storage, staged = self.writable, staged_names(self.storage, self.path)
         errors: list[OutputNameError] = []
@@ -282,26 +281,26 @@ class TableFolder(FolderTarget):
                 name_files(storage, self.path, [file] if file.staged in staged else [])
             except OutputNameError as error:
                 errors.append(error)
-        # Of a run that died, also those of the files that it has named; people may have removed some since.
+        # After a dead run, also sync the names that it gave; people may have removed some of its files since.
         sync_names(storage, self.path, files)
         storage.remove(own_path(self.path, UNFINISHED))
         return errors
 
 
 def refuse_other_settings(path: str, before: Mapping[str, str], now: Settings) -> None:
-    """Raise `InvalidOptionError` where a table was written in another way; empty settings are of one that is new."""
+    """Raise `InvalidOptionError` if a table was written with other settings; empty settings mean a new table."""
     for name, value in now.values:
-        # What a ledger of an earlier version does not say is not known, but for a filter, which was not there then.
+        # Settings that a ledger of an earlier version lacks are unknown, except the filter, which did not exist then.
         was = before.get(name, "" if before and name == _FILTER else value)
         if was != value:
             raise InvalidOptionError(
-                f"what was moved to {path} before has {name} {was or 'of nothing'!r}, and now it is "
+                f"the target {path} has {name} {was or 'of nothing'!r}, and now it is "
                 f"{value or 'nothing'!r}: a table has one shape. Give the same again, or move to another target"
             )
 
 
 def refuse_as_folder(storage: Storage, path: str) -> None:
-    """Raise `InvalidOptionError` where no table can be: a file is there, or it is, or is in, a log directory."""
+    """Raise `InvalidOptionError` if no table can be at a path: it is a file, or is or is in a log directory."""
     if storage.identity(path) is not None and not storage.is_folder(path):
         raise InvalidOptionError(f"the target {path} is a file, and must be a folder")
     parent, _ = split_path(path)
@@ -318,9 +317,9 @@ def refuse_as_folder(storage: Storage, path: str) -> None:
 
 @contextmanager
 def hold_folder(storage: WritableStorage, path: str, timeout_seconds: float) -> Iterator[None]:
-    """Make the folder of jobs in a table's folder, and keep other runs out of it."""
+    """Create the folder of jobs in a table's folder, and keep other runs out of it."""
     own, beneath = join_path(path, FOLDER_OF_JOBS), storage.beneath(path)
-    # From below up to the first that is there; until something is committed none of them may be on the disk.
+    # From below up to the first that exists; until something is committed none of them may be on the disk.
     above = [path]
     while above[-1] != "/" and not storage.is_folder(above[-1]):
         above.append(split_path(above[-1])[0])
@@ -343,13 +342,13 @@ def _locked(storage: WritableStorage, path: str, timeout_seconds: float) -> Held
 
 
 def staged_names(storage: Storage, path: str) -> set[str]:
-    """Return the names of what is staged in the folder of jobs, as they were given to `Target.staged_path`."""
+    """Return the names of staged files in the folder of jobs, as they were given to `Target.staged_path`."""
     names = (entry.name for entry in storage.names(join_path(path, FOLDER_OF_JOBS)))
     return {name.removesuffix(STAGED) for name in names if name.endswith(STAGED)}
 
 
 def name_files(storage: WritableStorage, path: str, files: Sequence[MovedFile]) -> None:
-    """Give staged files their names in the table's folder; nothing of others is overwritten."""
+    """Give staged files their names in the table's folder; no other file is overwritten."""
     for folder in sorted({folder_of(file.path) for file in files} - {""}):
         storage.make_folder(join_path(path, folder))
     for file in files:
@@ -357,7 +356,7 @@ def name_files(storage: WritableStorage, path: str, files: Sequence[MovedFile]) 
         try:
             refuse_taken(storage, path, file.path)
         except OutputNameError:
-            # A machine that died while the file was renamed may have both names.
+            # If a machine died while the file was renamed, both names may exist.
             if not _holds(storage, join_path(path, file.path), file):
                 raise
         storage.rename(own_path(path, file.staged + STAGED), join_path(path, file.path))
@@ -372,43 +371,43 @@ def _holds(storage: Storage, path: str, file: MovedFile) -> bool:
 
 
 def refuse_taken(storage: Storage, path: str, relative: str) -> None:
-    """Raise `OutputNameError` where no new file of a table can have a name."""
+    """Raise `OutputNameError` if no new file of a table can have this name."""
     for above in _folders_above(relative):
         folder = join_path(path, above)
         if storage.identity(folder) is not None and not storage.is_folder(folder):
             raise OutputNameError(f"{folder} is no folder, and is in the way of files of the table: move it away")
     whole = join_path(path, relative)
     try:
-        # A folder that is not there yet does not say how long names in it may be.
+        # A folder that does not exist yet cannot tell how long names in it may be.
         for name in (split_path(whole)[1], *folders_of(relative)):
             storage.identity(join_path(path, name))
         is_taken = storage.identity(whole) is not None
     except StorageError as error:
         hint = "copy a topic with a long name to a shorter one (sparklog copy --renames), and move that"
-        raise OutputNameError(f"no file can have the name that its rows ask for: {error.message}; {hint}") from error
+        raise OutputNameError(f"no file can have the name that its rows need: {error.message}; {hint}") from error
     if is_taken:
         raise OutputNameError(f"{whole} is there, and no ledger knows it: move it away, and repeat the job")
 
 
 def sync_names(storage: WritableStorage, path: str, files: Iterable[MovedFile]) -> None:
-    """Return when the names of files are on the disk, and those of the folders that they are in."""
+    """Sync the names of files, and of the folders that they are in."""
     above = sorted({join_path(path, folder) for file in files for folder in _folders_above(file.path)})
     there = [folder for folder in above if storage.is_folder(folder)]
     storage.sync_folders([path, *there, join_path(path, FOLDER_OF_JOBS)])
 
 
 def sweep_staged(storage: WritableStorage, path: str, but: Collection[str] = ()) -> None:
-    """Remove all that is staged, but for some names."""
+    """Remove all staged files, except those with some names."""
     for name in sorted(staged_names(storage, path).difference(but)):
         storage.remove(own_path(path, name + STAGED))
 
 
 def own_path(path: str, name: str) -> str:
-    """Return the path of a file in the folder of jobs of a table's folder."""
+    """Return the path of a file in the folder of jobs in a table's folder."""
     return join_path(join_path(path, FOLDER_OF_JOBS), name)
 
 
 def _folders_above(relative: str) -> Iterator[str]:
-    """Yield the folders that a file lies in, by their paths relative to the target."""
+    """Yield the folders that a file is in, by their paths relative to the target."""
     while relative := folder_of(relative):
         yield relative

@@ -1,7 +1,7 @@
-"""Files that have their names in a table's folder, and are not yet part of the table: those of a commit on its way.
+"""Lists the files of an unfinished commit: they are in a table's folder, but not yet part of the table.
 
-Tables such as Delta Lake's have a log of their own, which says what is part of them. Files are there before it says so;
-a file in the folder of jobs lists them, and whoever finds it removes those that never became part of the table.
+Tables such as Delta Lake's have a log of their own, which lists their files. Our files exist before the log lists
+them. A file in the folder of jobs names them, and the next run removes those that never became part of the table.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from sparklog.storage.base import Storage, WritableStorage
 
 
 def remember_pending(storage: WritableStorage, path: str, moved: Sequence[Moved]) -> None:
-    """List the files of a commit, before they get their names."""
+    """Write the list of a commit's files, before they get their names."""
     lines = [[each.topic, each.partition, each.end_offset, file.path] for each in moved for file in each.all_files]
     with storage.open_for_append(own_path(path, UNFINISHED)) as file:
         file.truncate(0)
@@ -31,16 +31,16 @@ def remember_pending(storage: WritableStorage, path: str, moved: Sequence[Moved]
 
 
 def unfinished_of(storage: Storage, path: str) -> list[tuple[TopicPartition, int, str]]:
-    """Return the paths of files that may not have become part of the table, and the ends of their ranges.
+    """Return partition, end offset and path of each file that may not have become part of the table.
 
     Raises
     ------
     CorruptCheckpointError
-        The list is not one that a job has made.
+        No job has written this list.
     """
     listed = own_path(path, UNFINISHED)
     data = storage.read_small(listed) or b""
-    # A line that is cut off is of a list that was not synced, before any file had its name.
+    # A line is cut off if the list was not synced; then no file had its name yet.
     lines = [line for line in data.split(b"\n")[:-1] if line.startswith(b"[") and line.endswith(b"]")]
     try:
         return [_pending(path, *json.loads(line)) for line in lines]
@@ -60,12 +60,12 @@ def _pending(path: str, topic: str, partition: int, end: int, name: str) -> tupl
 
 
 def forget_pending(storage: WritableStorage, path: str) -> None:
-    """Say that the commit is finished, or undone."""
+    """Remove the list, since the commit is finished or undone."""
     storage.remove(own_path(path, UNFINISHED))
 
 
 def to_marks(moved: Iterable[Moved]) -> dict[str, dict[str, Any]]:
-    """Return how far each partition is, of which log, and what a commit moved of it, as the table's commit says it."""
+    """Return a mark for each partition: its next offset, its log, and the range that a commit moved."""
     marks: dict[str, dict[str, Any]] = {}
     for each in moved:
         before = marks.get(str(each.topic_partition), {"from": each.start_offset, "rows": 0})
@@ -80,7 +80,7 @@ def to_marks(moved: Iterable[Moved]) -> dict[str, dict[str, Any]]:
 
 
 def from_mark(at: TopicPartition, mark: Mapping[str, Any]) -> Moved:
-    """Return what was moved last of a partition, of which its commit says no more than the end."""
+    """Return the last move of a partition from its mark, as an empty range at its end."""
     end_offset = int(mark["to"])
     identity = LogIdentity.of_fields(mark)
     return Moved(

@@ -63,7 +63,7 @@ def test_folders_named_as_hive_does_give_columns(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "error", "message"),
     [
-        ("readme.txt", InvalidOptionError, r"readme.txt is of no kind.*\.parquet.*pattern"),
+        ("readme.txt", InvalidOptionError, r"readme.txt is of an unknown kind.*\.parquet.*pattern"),
         ("a.parquet.gz", InvalidOptionError, r"a.parquet.gz is compressed as a whole"),
         ("_SUCCESS", PathNotFoundError, "no file to load in"),
         ("meta.properties", InvalidOptionError, "has logs of Kafka.*sparklog copy"),
