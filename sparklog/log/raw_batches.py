@@ -8,10 +8,9 @@ import pyarrow as pa
 
 from sparklog.errors import CorruptBatchError, InvalidOptionError
 from sparklog.log.damage import DamageScanner
-from sparklog.log.reader import chosen_columns
 from sparklog.log.segment import WindowScan
 from sparklog.record.decode.columns import LIMITS, DecodeLimits, Decoder, check_crcs
-from sparklog.record.format.schema import DEFAULT_COLUMNS, RECORD_SCHEMA
+from sparklog.record.format.schema import DEFAULT_COLUMNS, RECORD_SCHEMA, chosen_columns
 from sparklog.storage.in_memory import InMemoryFile
 
 

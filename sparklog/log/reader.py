@@ -8,44 +8,28 @@ by their offsets.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import replace
 from functools import cached_property
 from typing import Any, Final, Literal, Self, get_args
 
-import numpy as np
 import pyarrow as pa
 
-from sparklog.errors import (
-    CorruptBatchError,
-    CorruptLogError,
-    InvalidOptionError,
-    OffsetOutOfRangeError,
-    PathNotFoundError,
-    SeglogError,
-)
-from sparklog.log.clock import NS_PER_MS
+from sparklog.errors import CorruptBatchError, InvalidOptionError, OffsetOutOfRangeError, SeglogError
 from sparklog.log.folders import refuse_to_read
 from sparklog.log.layout import PartitionLayout, read_layout
-from sparklog.log.losses import refuse_cut_end
 from sparklog.log.places import LogDirectory, PartitionFolder
 from sparklog.log.pruning import pruned_range
-from sparklog.log.scan import is_as_listed, refuse_damaged, refuse_damaged_end, refuse_replaced, scan
-from sparklog.log.segment import OpenSegment, Segment, Window
+from sparklog.log.scan import located, refuse_damaged, refuse_damaged_end, scan
+from sparklog.log.segment import Segment, Window
+from sparklog.log.time_lookup import LATEST, first_offset_at, starts_by_file_times
 from sparklog.log.times import Time, to_ms
 from sparklog.log.transactions import TransactionMarkers, last_stable_offset
 from sparklog.log.where_parser import parse_where
-from sparklog.record.decode.columns import LIMITS, DecodeLimits, Decoder, decode_batches
+from sparklog.record.decode.columns import LIMITS, DecodeLimits, Decoder
 from sparklog.record.decode.where import Constant, Where
 from sparklog.record.decode.where_program import BatchFilter
-from sparklog.record.format.arrays import bounded, numbers_of, scalar_of
-from sparklog.record.format.schema import DEFAULT_COLUMNS, RECORD_SCHEMA, selector
+from sparklog.record.format.arrays import bounded, scalar_of
+from sparklog.record.format.schema import DEFAULT_COLUMNS, RECORD_SCHEMA, chosen_columns, selector
 from sparklog.storage.registry import PathText, expand_one, locate
-
-# Source: apache/kafka, ListOffsetsRequest.java.
-_LATEST: Final = -1
-_EARLIEST: Final = -2
-_LOOKS_MAX: Final = 5
 
 IsolationLevel = Literal["read_uncommitted", "read_committed"]
 
@@ -282,17 +266,7 @@ class LogReader:
         InvalidOptionError
             The datetime has no time zone.
         """
-        time_ms, layout = to_ms(timestamp), self._layout
-        for _ in range(_LOOKS_MAX):
-            try:
-                return self._offset_for_time(layout, time_ms)
-            except (PathNotFoundError, CorruptBatchError):
-                # A cleaner may have replaced what was listed; but nobody finds a record that came later.
-                listed = replace(read_layout(layout.folder), end=layout.end)
-                if all(is_as_listed(segment, listed) for segment in layout.segments):
-                    raise
-                layout = listed
-        raise PathNotFoundError(f"segments of {layout.path} are replaced faster than they can be looked at; try again")
+        return first_offset_at(self._layout, to_ms(timestamp))
 
     def offsets_before(self, timestamp: Time | None, max_offsets: int, *, now_ms: int | None = None) -> list[int]:
         """Return where segments begin that were last written to no later than a time: the old consumer's offsets.
@@ -326,55 +300,14 @@ class LogReader:
         """
         if max_offsets < 0:
             raise InvalidOptionError(f"max_offsets is {max_offsets}, and must not be negative")
-        layout, times = self._layout, list[tuple[int, int]]()
-        for segment in layout.segments:
-            with segment.file() as file:
-                times.append((max(segment.base_offset, layout.start_offset), file.modified_ns() // NS_PER_MS))
-        if layout.segments and layout.end_offset > layout.segments[-1].base_offset:
-            times.append((layout.end_offset, times[-1][1] if now_ms is None else now_ms))
-        time_ms = _LATEST if timestamp is None else to_ms(timestamp)
-        chosen = {_LATEST: len(times), _EARLIEST: min(len(times), 1)}.get(time_ms)
-        if chosen is None:
-            chosen = next((row for row in range(len(times), 0, -1) if times[row - 1][1] <= time_ms), 0)
-        return sorted((offset for offset, _ in times[max(chosen - max_offsets, 0) : chosen]), reverse=True)
-
-    def _offset_for_time(self, layout: PartitionLayout, time_ms: int) -> int | None:
-        for segment in layout.segments:
-            with segment.open() as log:
-                refuse_replaced(log, layout)
-                header = log.first_batch_at(time_ms, self.start_offset)
-                while header is not None:
-                    found = self._first_record_at(log, log.read(header), time_ms)
-                    if found is not None:
-                        return found if found < layout.end_offset else None
-                    # Only records before the log start offset are as late: on with the next batch.
-                    header = log.first_batch_at(time_ms, int(header.column("last_offset")[0]) + 1)
-                if not segment.is_last:
-                    # What is missing at its end may have been late enough.
-                    refuse_cut_end(log, log.end().offset)
-        return None
+        time_ms = LATEST if timestamp is None else to_ms(timestamp)
+        return starts_by_file_times(self._layout, time_ms, max_offsets, now_ms)
 
     def _check_last_batch(self) -> None:
         """Check the batch that the log ends with, once; reading checks it anyway."""
         if not self._is_end_checked:
             refuse_damaged_end(self._layout)
         self._is_end_checked = True
-
-    def _first_record_at(self, log: OpenSegment, window: Window, timestamp: int) -> int | None:
-        decoded = decode_batches(
-            window.buffer,
-            window.headers,
-            columns=("offset", "timestamp"),
-            start_offset=self.start_offset,
-            reaches_log_end=True,
-        )
-        with _located(log.segment):
-            for batch in decoded:
-                times = numbers_of(batch.column("timestamp"))
-                late = np.flatnonzero(times >= timestamp)
-                if len(late):
-                    return int(batch.column("offset")[int(late[0])].as_py())
-        return None
 
     def _records(
         self,
@@ -405,7 +338,7 @@ class LogReader:
                 if last is not None and segment is not last:
                     yield from _arranged(decoder.flush(), schema, last)
                 last = segment
-                with _located(segment):
+                with located(segment):
                     yield from _arranged(decoder.decode(window.buffer, window.headers), schema, segment)
                 if failure is not None:
                     raise failure
@@ -444,15 +377,6 @@ class LogReader:
             yield segment, Window(window.buffer, headers.where(is_wanted)), failure
 
 
-@contextmanager
-def _located(segment: Segment) -> Iterator[None]:
-    """Have errors say which segment they are of."""
-    try:
-        yield
-    except CorruptLogError as error:
-        raise error.located(path=segment.path()) from error
-
-
 def schema_of(columns: str | Sequence[str] | None) -> pa.Schema:
     """Return the schema of a read of some columns, `DEFAULT_COLUMNS` where None are given.
 
@@ -463,17 +387,6 @@ def schema_of(columns: str | Sequence[str] | None) -> pa.Schema:
     """
     names = chosen_columns(columns, DEFAULT_COLUMNS, LOG_SCHEMA.names)
     return _schema_of(names)
-
-
-def chosen_columns(
-    columns: str | Sequence[str] | None, default: Sequence[str], known: Sequence[str]
-) -> tuple[str, ...]:
-    """Return the names of the columns that a user asks for; raise `InvalidOptionError` for one that is not known."""
-    names = default if columns is None else (columns,) if isinstance(columns, str) else columns
-    for name in names:
-        if name not in known:
-            raise InvalidOptionError(f"no column {name!r}; the columns of a log are {', '.join(known)}")
-    return tuple(names)
 
 
 _schema_of: Final = selector(LOG_SCHEMA)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
 import numpy as np
@@ -161,9 +162,16 @@ def refuse_damaged(segment: Segment, window: Window) -> None:
     # This loads compiled code, for which the planning of a read without transactions should not wait.
     from sparklog.record.decode.columns import check_crcs
 
-    try:
+    with located(segment):
         check_crcs(window.buffer, window.headers)
-    except CorruptBatchError as error:
+
+
+@contextmanager
+def located(segment: Segment) -> Iterator[None]:
+    """Have errors say which segment they are of."""
+    try:
+        yield
+    except CorruptLogError as error:
         raise error.located(path=segment.path()) from error
 
 
@@ -186,11 +194,9 @@ def refuse_damaged_end(layout: PartitionLayout) -> None:
         # This loads compiled code, as above.
         from sparklog.record.decode.columns import decode_batches
 
-        try:
+        with located(segment):
             for _ in decode_batches(window.buffer, window.headers, columns=("offset",)):
                 pass
-        except CorruptBatchError as error:
-            raise error.located(path=segment.path()) from error
 
 
 def _check_skipped(segment: Segment, window: Window, first: int, offset: int) -> None:
