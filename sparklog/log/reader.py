@@ -18,7 +18,8 @@ from sparklog.log.folders import refuse_to_read
 from sparklog.log.layout import PartitionLayout, read_layout
 from sparklog.log.places import LogDirectory, PartitionFolder
 from sparklog.log.pruning import pruned_range
-from sparklog.log.scan import located, refuse_damaged, refuse_damaged_end, scan
+from sparklog.log.raw_batches import RawBatch, raw_batches_of
+from sparklog.log.scan import first_damaged, located, refuse_damaged_end, scan
 from sparklog.log.segment import Segment, Window
 from sparklog.log.time_lookup import LATEST, first_offset_at, starts_by_file_times
 from sparklog.log.times import Time, to_ms
@@ -231,19 +232,41 @@ class LogReader:
             raise InvalidOptionError(f"isolation_level is {isolation_level!r}, and must be {known}")
         schema, limits = schema_of(columns), limits.within(max_bytes)
         committed = isolation_level == "read_committed"
-        start = self.start_offset if start_offset is None else start_offset
-        # The batches that a read comes to are checked as it does.
-        log_end = self._layout.end_offset
-        end = log_end if end_offset is None else end_offset
-        if not self.start_offset <= start <= max(end, start) <= log_end:
-            raise OffsetOutOfRangeError(
-                f"offsets [{start}, {end}) of {self._layout.path} are not in the log, "
-                f"which has [{self.start_offset}, {log_end})"
-            )
+        start, end = self._range(start_offset, end_offset)
         if committed:
             end = min(end, self.last_stable_offset)
         chosen = None if where is None else parse_where(where).of_partition(self.topic, self.partition)
         return self._records(start, end, schema, committed, limits, fail_on_data_loss, chosen)
+
+    def raw_batches(self, start_offset: int | None = None, end_offset: int | None = None) -> Iterator[RawBatch]:
+        """Read whole batches as they are in the log, checked and not decompressed, as a server's fetch returns them.
+
+        They begin with the first batch that ends at or after the start, and end with the first that reaches the end, so
+        that these two may hold records outside of the range, also below the log start offset. `sparklog.decode` of
+        their ``data``, joined, gives the records. There is no ``read_committed``: markers are given, and
+        so are batches of aborted and open transactions.
+
+        Parameters
+        ----------
+        start_offset, end_offset : int, optional
+            The first offset, and the one after the last. By default all of the log.
+
+        Yields
+        ------
+        RawBatch
+            In offset order; each has bytes of its own.
+
+        Raises
+        ------
+        OffsetOutOfRangeError
+            The offsets are not all in [start_offset, end_offset] of the log.
+        CorruptLogError
+            A header or a checksum is wrong, or offsets do not ascend; at the same batch, and after the same ones, as of
+            `batches`. Damage that a right checksum covers is found only by decoding.
+        DataLossError
+            Segments of the range were removed while it was read.
+        """
+        return self._raw(*self._range(start_offset, end_offset))
 
     def offset_for_time(self, timestamp: Time) -> int | None:
         """Find the first offset whose record is at or after a time: a consumer's ``offsetsForTimes``.
@@ -302,6 +325,29 @@ class LogReader:
             raise InvalidOptionError(f"max_offsets is {max_offsets}, and must not be negative")
         time_ms = LATEST if timestamp is None else to_ms(timestamp)
         return starts_by_file_times(self._layout, time_ms, max_offsets, now_ms)
+
+    def _range(self, start_offset: int | None, end_offset: int | None) -> tuple[int, int]:
+        """Return the range of a read; raise `OffsetOutOfRangeError` where the log does not have it."""
+        # The batches that a read comes to are checked as it does.
+        log_end = self._layout.end_offset
+        start = self.start_offset if start_offset is None else start_offset
+        end = log_end if end_offset is None else end_offset
+        if not self.start_offset <= start <= max(end, start) <= log_end:
+            raise OffsetOutOfRangeError(
+                f"offsets [{start}, {end}) of {self._layout.path} are not in the log, "
+                f"which has [{self.start_offset}, {log_end})"
+            )
+        return start, end
+
+    def _raw(self, start: int, end: int) -> Iterator[RawBatch]:
+        for segment, window in scan(self._layout, start, end):
+            failure = first_damaged(segment, window)
+            if failure is None:
+                yield from raw_batches_of(window)
+                continue
+            is_sound = window.headers.column("position") < (failure.position or 0)
+            yield from raw_batches_of(Window(window.buffer, window.headers.where(is_sound)))
+            raise failure
 
     def _check_last_batch(self) -> None:
         """Check the batch that the log ends with, once; reading checks it anyway."""
@@ -367,13 +413,10 @@ class LogReader:
             if chosen is not None:
                 is_wanted &= chosen.may_pass(headers)
             if not is_wanted.all():
-                try:
-                    # Batches that are decoded are checked there; those that are left out, because of what their
-                    # headers say, here.
-                    refuse_damaged(segment, Window(window.buffer, headers.where(~is_wanted)))
-                except CorruptBatchError as error:
-                    failure = error
-                    is_wanted &= headers.column("position") < (error.position or 0)
+                # Decoding checks batches; those that are left out because of their headers are checked here.
+                failure = first_damaged(segment, Window(window.buffer, headers.where(~is_wanted)))
+                if failure is not None:
+                    is_wanted &= headers.column("position") < (failure.position or 0)
             yield segment, Window(window.buffer, headers.where(is_wanted)), failure
 
 

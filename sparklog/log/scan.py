@@ -166,6 +166,15 @@ def refuse_damaged(segment: Segment, window: Window) -> None:
         check_crcs(window.buffer, window.headers)
 
 
+def first_damaged(segment: Segment, window: Window) -> CorruptBatchError | None:
+    """Return the error of the first batch of a window whose checksum differs; None where all are right."""
+    try:
+        refuse_damaged(segment, window)
+    except CorruptBatchError as error:
+        return error
+    return None
+
+
 @contextmanager
 def located(segment: Segment) -> Iterator[None]:
     """Have errors say which segment they are of."""
