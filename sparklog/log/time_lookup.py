@@ -70,11 +70,7 @@ def _look(layout: PartitionLayout, start_offset: int, time_ms: int) -> int | Non
 
 def _first_record_at(log: OpenSegment, window: Window, start_offset: int, time_ms: int) -> int | None:
     decoded = decode_batches(
-        window.buffer,
-        window.headers,
-        columns=("offset", "timestamp"),
-        start_offset=start_offset,
-        reaches_log_end=True,
+        window.buffer, window.headers, columns=("offset", "timestamp"), start_offset=start_offset, reaches_log_end=True
     )
     with located(log.segment):
         for batch in decoded:
