@@ -16,17 +16,16 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, ClassVar, Final, Self, TypeVar
 
-import javaproperties
-
 from sparklog.errors import InvalidOptionError, did_you_mean
-from sparklog.log.message_format import NEWEST, TAKES, magic_of
 from sparklog.log.properties import (
     APPEND,
+    BROKER_ONLY,
     CLEAN,
     COMMIT,
     LONG_MAX,
@@ -35,6 +34,7 @@ from sparklog.log.properties import (
     Spelling,
     option,
     options_of,
+    properties_in,
 )
 from sparklog.record.codecs.table import CODEC_IDS, CODECS
 from sparklog.record.format.limits import DECOMPRESSED_BYTES_LIMIT, DECOMPRESSED_BYTES_MAX
@@ -49,26 +49,12 @@ _CLEANED: Final = "'sparklog clean' drops and compacts old records, or a broker 
 
 _log = logging.getLogger("sparklog")
 
-LOCAL_RETENTION: Final = frozenset(
-    {"local.retention.bytes", "local.retention.ms", "log.local.retention.bytes", "log.local.retention.ms"}
+# Source: apache/kafka 3, ApiVersion.java (MetadataVersion.java).
+_MESSAGE_FORMAT: Final = "3.0-IV1"
+_MESSAGE_FORMATS: Final = "a version of Kafka, such as 0.9.0, 0.10.2 or 2.8"
+_VERSION: Final = re.compile(
+    r"(?:0\.(?:(8)\.[0-2]|(9)\.0|(10)\.[0-2]|11\.0)|[1-9]\d?\.\d{1,2})(?:-IV\d|\.\d{1,2}){0,2}"
 )
-"""Properties that limit the local part of a log whose older segments are in remote storage."""
-
-_TRUTH: Final = ("true or false", r"(?i)true|false")
-_REPLICAS: Final = ("*, or pairs such as 0:1,1:2 of a partition and a broker", r"\*|(\d+:\d+(,\d+:\d+)*)?")
-# Topic properties that concern a running cluster, with the values that a broker takes, in words and as a pattern: a log
-# written without a broker has no use for them.
-BROKER_ONLY: Final[Mapping[str, tuple[str, str]]] = {
-    **dict.fromkeys(LOCAL_RETENTION, ("a whole number, at least -2", r"-[12]|\+?\d{1,19}")),
-    "follower.replication.throttled.replicas": _REPLICAS,
-    "leader.replication.throttled.replicas": _REPLICAS,
-    "message.downconversion.enable": _TRUTH,
-    "min.insync.replicas": ("a whole number, at least 1", r"\+?0*[1-9]\d{0,9}"),
-    "remote.log.copy.disable": _TRUTH,
-    "remote.log.delete.on.disable": _TRUTH,
-    "remote.storage.enable": _TRUTH,
-    "unclean.leader.election.enable": _TRUTH,
-}
 
 LEVELS: Final = {f"compression.{codec.name}.level": codec for codec in CODECS.values() if codec.levels}
 """The topic properties for levels of codecs."""
@@ -256,8 +242,8 @@ class LogConfig:
     )
     message_format_version: str = option(
         "message.format.version",
-        NEWEST,
-        takes=TAKES,
+        _MESSAGE_FORMAT,
+        takes=_MESSAGE_FORMATS,
         also=("log.message.format.version",),
         doc="Write the record format of that version: 0.8.0 to 0.9.0 write format 0, 0.10.0 to 0.10.2 format 1, and "
         "0.11.0 and later format 2.",
@@ -298,7 +284,7 @@ class LogConfig:
             value = getattr(self, field)
             if not declared.allows(value):
                 raise InvalidOptionError(f"{declared.name} must be {declared.bound}, got {value!r}")
-        magic_of(self.message_format_version)
+        _magic_of(self.message_format_version)
         for name, codec in LEVELS.items():
             level, default = getattr(self, name.replace(".", "_")), codec.level_default
             if level != default and level not in codec.levels:
@@ -422,7 +408,7 @@ class LogConfig:
     @property
     def magic(self) -> int:
         """The record format of new batches."""
-        return magic_of(self.message_format_version)
+        return _magic_of(self.message_format_version)
 
     @property
     def codec(self) -> str:
@@ -439,22 +425,6 @@ class LogConfig:
     def batch_bytes_max(self) -> int:
         """The size of the largest batch that may be appended: Kafka refuses batches above either limit."""
         return min(self.max_message_bytes, self.segment_bytes)
-
-
-def properties_in(data: bytes, path: str) -> dict[str, str]:
-    """Parse the bytes of a Java ``.properties`` file.
-
-    Raises
-    ------
-    InvalidOptionError
-        The file is malformed, or has a property twice.
-    """
-    try:
-        found: dict[str, str] = javaproperties.loads(data, object_pairs_hook=_once)
-    except (javaproperties.InvalidUEscapeError, InvalidOptionError) as error:
-        reason = error.message if isinstance(error, InvalidOptionError) else str(error)
-        raise InvalidOptionError(f"{reason} (file {path})") from error
-    return found
 
 
 def property_names() -> frozenset[str]:
@@ -479,10 +449,19 @@ def _check(given: Mapping[str, object]) -> None:
         _log.warning("no broker is asked, so these properties mean nothing here: %s", ", ".join(ignored))
 
 
-def _once(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for name, text in pairs:
-        if name in found:
-            raise InvalidOptionError(f"{name} is given twice: {found[name]!r} and {text!r}")
-        found[name] = text
-    return found
+@lru_cache(maxsize=64)
+def _magic_of(version: str) -> int:
+    """Return the record format (magic) that a version of Kafka writes.
+
+    Raises
+    ------
+    InvalidOptionError
+        There is no such version.
+    """
+    found = _VERSION.fullmatch(version)
+    if found is None:
+        raise InvalidOptionError(f"message.format.version must be {_MESSAGE_FORMATS}, got {version!r}")
+    is_8, is_9, is_10 = found.groups()
+    if is_10:
+        return 1
+    return 0 if is_8 or is_9 else 2

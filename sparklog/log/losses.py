@@ -18,11 +18,11 @@ import numpy as np
 
 from sparklog.errors import CorruptBatchError, DataLossError, InvalidOptionError, PathNotFoundError
 from sparklog.log import files
-from sparklog.log.config import properties_in
 from sparklog.log.files import OffsetFile, TopicPartition, parse_offset_file
 from sparklog.log.index import OFFSET_ENTRY, TIME_ENTRY, read_entries
 from sparklog.log.layout import DirectoryView
 from sparklog.log.places import PartitionFolder
+from sparklog.log.properties import properties_in
 from sparklog.log.segment import READ_AROUND, OpenSegment, Segment
 
 _INDEXES: Final = ((files.TIME_INDEX, TIME_ENTRY), (files.OFFSET_INDEX, OFFSET_ENTRY))

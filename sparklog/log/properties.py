@@ -14,6 +14,8 @@ from dataclasses import dataclass, field, fields
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeVar
 
+import javaproperties
+
 from sparklog.errors import InvalidOptionError
 
 LONG_MAX: Final = (1 << 63) - 1
@@ -28,6 +30,26 @@ _SHOWN_MAX: Final = 200
 _WHOLE_NUMBER: Final = re.compile(r"[+-]?[0-9]{1,19}")
 _NUMBER: Final = re.compile(r"[+-]?[0-9]{0,19}\.?[0-9]{1,19}(e[+-]?[0-9]{1,3})?")
 
+LOCAL_RETENTION: Final = frozenset(
+    {"local.retention.bytes", "local.retention.ms", "log.local.retention.bytes", "log.local.retention.ms"}
+)
+"""Properties that limit the local part of a log whose older segments are in remote storage."""
+
+_TRUTH: Final = ("true or false", r"(?i)true|false")
+_REPLICAS: Final = ("*, or pairs such as 0:1,1:2 of a partition and a broker", r"\*|(\d+:\d+(,\d+:\d+)*)?")
+# Topic properties that concern a running cluster, with the values that a broker takes, in words and as a pattern: a log
+# written without a broker has no use for them.
+BROKER_ONLY: Final[Mapping[str, tuple[str, str]]] = {
+    **dict.fromkeys(LOCAL_RETENTION, ("a whole number, at least -2", r"-[12]|\+?\d{1,19}")),
+    "follower.replication.throttled.replicas": _REPLICAS,
+    "leader.replication.throttled.replicas": _REPLICAS,
+    "message.downconversion.enable": _TRUTH,
+    "min.insync.replicas": ("a whole number, at least 1", r"\+?0*[1-9]\d{0,9}"),
+    "remote.log.copy.disable": _TRUTH,
+    "remote.log.delete.on.disable": _TRUTH,
+    "remote.storage.enable": _TRUTH,
+    "unclean.leader.election.enable": _TRUTH,
+}
 
 DeclaringT = TypeVar("DeclaringT")
 
@@ -265,6 +287,31 @@ def described(declaring: Any) -> list[Described]:
         Described(each.name, each.default_text, each.bound, each.doc, each.acts)
         for each in options_of(declaring).values()
     ]
+
+
+def properties_in(data: bytes, path: str) -> dict[str, str]:
+    """Parse the bytes of a Java ``.properties`` file.
+
+    Raises
+    ------
+    InvalidOptionError
+        The file is malformed, or has a property twice.
+    """
+    try:
+        found: dict[str, str] = javaproperties.loads(data, object_pairs_hook=_once)
+    except (javaproperties.InvalidUEscapeError, InvalidOptionError) as error:
+        reason = error.message if isinstance(error, InvalidOptionError) else str(error)
+        raise InvalidOptionError(f"{reason} (file {path})") from error
+    return found
+
+
+def _once(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for name, text in pairs:
+        if name in found:
+            raise InvalidOptionError(f"{name} is given twice: {found[name]!r} and {text!r}")
+        found[name] = text
+    return found
 
 
 def shown(text: str) -> str:

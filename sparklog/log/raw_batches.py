@@ -1,18 +1,82 @@
-"""Decodes raw batches that are in memory, with the checks of a log's reader."""
+"""Raw batches, not decompressed: the value that a reader gives for each, and how batches in memory are decoded."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
+from typing import Final
 
 import pyarrow as pa
 
 from sparklog.errors import CorruptBatchError, InvalidOptionError
 from sparklog.log.damage import DamageScanner
-from sparklog.log.reader import chosen_columns
-from sparklog.log.segment import WindowScan
+from sparklog.log.segment import Window, WindowScan
+from sparklog.record.codecs.table import codec_name
 from sparklog.record.decode.columns import LIMITS, DecodeLimits, Decoder, check_crcs
-from sparklog.record.format.schema import DEFAULT_COLUMNS, RECORD_SCHEMA
+from sparklog.record.format.schema import DEFAULT_COLUMNS, RECORD_SCHEMA, chosen_columns
+from sparklog.record.format.v2 import CODEC_MASK, CONTROL, TRANSACTIONAL
 from sparklog.storage.in_memory import InMemoryFile
+
+
+@dataclass(frozen=True, slots=True)
+class RawBatch:
+    """A whole batch as it is in the log, and its header. A field that its format does not have is -1.
+
+    Attributes
+    ----------
+    data : bytes
+        The batch; of magic 0 and 1, a message or a wrapper. It is a copy: it stays valid, whatever becomes of the file.
+    base_offset, last_offset : int
+        Its first and last offset. A compressed wrapper of magic 0 or 1 has only the last one, which is then both.
+    magic : int
+        The record format, 0 to 2.
+    attributes : int
+        Kafka's bits: of the codec, of the type of its timestamps, and whether it is transactional or a marker.
+    base_timestamp, max_timestamp : int
+        ms since the epoch.
+    producer_id, producer_epoch, base_sequence : int
+        The producer's stamps.
+    leader_epoch : int
+        The epoch of the leader that took the batch.
+    record_count : int
+        How many records the header gives; -1 of a compressed wrapper of magic 0 or 1.
+    """
+
+    data: bytes
+    base_offset: int
+    last_offset: int
+    magic: int
+    attributes: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    leader_epoch: int
+    record_count: int
+
+    @property
+    def codec(self) -> str:
+        """Kafka's name of the codec."""
+        return codec_name(self.attributes & CODEC_MASK)
+
+    @property
+    def is_transactional(self) -> bool:
+        return self.magic == 2 and bool(self.attributes & TRANSACTIONAL)
+
+    @property
+    def is_control(self) -> bool:
+        """Whether it is a marker of a transaction, which holds no records of users."""
+        return self.magic == 2 and bool(self.attributes & CONTROL)
+
+
+_OF_HEADER: Final = [each.name for each in fields(RawBatch)][1:]
+
+
+def raw_batches_of(window: Window) -> Iterator[RawBatch]:
+    """Yield copies of the batches of a window."""
+    for row, header in enumerate(window.headers.table[_OF_HEADER].tolist()):
+        yield RawBatch(bytes(window.batch(row)), *header)
 
 
 def decode(

@@ -8,44 +8,29 @@ by their offsets.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import replace
 from functools import cached_property
 from typing import Any, Final, Literal, Self, get_args
 
-import numpy as np
 import pyarrow as pa
 
-from sparklog.errors import (
-    CorruptBatchError,
-    CorruptLogError,
-    InvalidOptionError,
-    OffsetOutOfRangeError,
-    PathNotFoundError,
-    SeglogError,
-)
-from sparklog.log.clock import NS_PER_MS
+from sparklog.errors import CorruptBatchError, InvalidOptionError, OffsetOutOfRangeError, SeglogError
 from sparklog.log.folders import refuse_to_read
 from sparklog.log.layout import PartitionLayout, read_layout
-from sparklog.log.losses import refuse_cut_end
 from sparklog.log.places import LogDirectory, PartitionFolder
 from sparklog.log.pruning import pruned_range
-from sparklog.log.scan import is_as_listed, refuse_damaged, refuse_damaged_end, refuse_replaced, scan
-from sparklog.log.segment import OpenSegment, Segment, Window
+from sparklog.log.raw_batches import RawBatch, raw_batches_of
+from sparklog.log.scan import first_damaged, located, refuse_damaged_end, scan
+from sparklog.log.segment import Segment, Window
+from sparklog.log.time_lookup import LATEST, first_offset_at, starts_by_file_times
 from sparklog.log.times import Time, to_ms
 from sparklog.log.transactions import TransactionMarkers, last_stable_offset
 from sparklog.log.where_parser import parse_where
-from sparklog.record.decode.columns import LIMITS, DecodeLimits, Decoder, decode_batches
+from sparklog.record.decode.columns import LIMITS, DecodeLimits, Decoder
 from sparklog.record.decode.where import Constant, Where
 from sparklog.record.decode.where_program import BatchFilter
-from sparklog.record.format.arrays import bounded, numbers_of, scalar_of
-from sparklog.record.format.schema import DEFAULT_COLUMNS, RECORD_SCHEMA, selector
+from sparklog.record.format.arrays import bounded, scalar_of
+from sparklog.record.format.schema import DEFAULT_COLUMNS, RECORD_SCHEMA, chosen_columns, selector
 from sparklog.storage.registry import PathText, expand_one, locate
-
-# Source: apache/kafka, ListOffsetsRequest.java.
-_LATEST: Final = -1
-_EARLIEST: Final = -2
-_LOOKS_MAX: Final = 5
 
 IsolationLevel = Literal["read_uncommitted", "read_committed"]
 
@@ -247,19 +232,41 @@ class LogReader:
             raise InvalidOptionError(f"isolation_level is {isolation_level!r}, and must be {known}")
         schema, limits = schema_of(columns), limits.within(max_bytes)
         committed = isolation_level == "read_committed"
-        start = self.start_offset if start_offset is None else start_offset
-        # The batches that a read comes to are checked as it does.
-        log_end = self._layout.end_offset
-        end = log_end if end_offset is None else end_offset
-        if not self.start_offset <= start <= max(end, start) <= log_end:
-            raise OffsetOutOfRangeError(
-                f"offsets [{start}, {end}) of {self._layout.path} are not in the log, "
-                f"which has [{self.start_offset}, {log_end})"
-            )
+        start, end = self._range(start_offset, end_offset)
         if committed:
             end = min(end, self.last_stable_offset)
         chosen = None if where is None else parse_where(where).of_partition(self.topic, self.partition)
         return self._records(start, end, schema, committed, limits, fail_on_data_loss, chosen)
+
+    def raw_batches(self, start_offset: int | None = None, end_offset: int | None = None) -> Iterator[RawBatch]:
+        """Read whole batches as they are in the log, checked and not decompressed, as a server's fetch returns them.
+
+        They begin with the first batch that ends at or after the start, and end with the first that reaches the end, so
+        that these two may hold records outside of the range, also below the log start offset. `sparklog.decode` of
+        their ``data``, joined, gives the records. There is no ``read_committed``: markers are given, and
+        so are batches of aborted and open transactions.
+
+        Parameters
+        ----------
+        start_offset, end_offset : int, optional
+            The first offset, and the one after the last. By default all of the log.
+
+        Yields
+        ------
+        RawBatch
+            In offset order; each has bytes of its own.
+
+        Raises
+        ------
+        OffsetOutOfRangeError
+            The offsets are not all in [start_offset, end_offset] of the log.
+        CorruptLogError
+            A header or a checksum is wrong, or offsets do not ascend; at the same batch, and after the same ones, as of
+            `batches`. Damage that a right checksum covers is found only by decoding.
+        DataLossError
+            Segments of the range were removed while it was read.
+        """
+        return self._raw(*self._range(start_offset, end_offset))
 
     def offset_for_time(self, timestamp: Time) -> int | None:
         """Find the first offset whose record is at or after a time: a consumer's ``offsetsForTimes``.
@@ -282,17 +289,7 @@ class LogReader:
         InvalidOptionError
             The datetime has no time zone.
         """
-        time_ms, layout = to_ms(timestamp), self._layout
-        for _ in range(_LOOKS_MAX):
-            try:
-                return self._offset_for_time(layout, time_ms)
-            except (PathNotFoundError, CorruptBatchError):
-                # A cleaner may have replaced what was listed; but nobody finds a record that came later.
-                listed = replace(read_layout(layout.folder), end=layout.end)
-                if all(is_as_listed(segment, listed) for segment in layout.segments):
-                    raise
-                layout = listed
-        raise PathNotFoundError(f"segments of {layout.path} are replaced faster than they can be looked at; try again")
+        return first_offset_at(self._layout, to_ms(timestamp))
 
     def offsets_before(self, timestamp: Time | None, max_offsets: int, *, now_ms: int | None = None) -> list[int]:
         """Return where segments begin that were last written to no later than a time: the old consumer's offsets.
@@ -326,55 +323,37 @@ class LogReader:
         """
         if max_offsets < 0:
             raise InvalidOptionError(f"max_offsets is {max_offsets}, and must not be negative")
-        layout, times = self._layout, list[tuple[int, int]]()
-        for segment in layout.segments:
-            with segment.file() as file:
-                times.append((max(segment.base_offset, layout.start_offset), file.modified_ns() // NS_PER_MS))
-        if layout.segments and layout.end_offset > layout.segments[-1].base_offset:
-            times.append((layout.end_offset, times[-1][1] if now_ms is None else now_ms))
-        time_ms = _LATEST if timestamp is None else to_ms(timestamp)
-        chosen = {_LATEST: len(times), _EARLIEST: min(len(times), 1)}.get(time_ms)
-        if chosen is None:
-            chosen = next((row for row in range(len(times), 0, -1) if times[row - 1][1] <= time_ms), 0)
-        return sorted((offset for offset, _ in times[max(chosen - max_offsets, 0) : chosen]), reverse=True)
+        time_ms = LATEST if timestamp is None else to_ms(timestamp)
+        return starts_by_file_times(self._layout, time_ms, max_offsets, now_ms)
 
-    def _offset_for_time(self, layout: PartitionLayout, time_ms: int) -> int | None:
-        for segment in layout.segments:
-            with segment.open() as log:
-                refuse_replaced(log, layout)
-                header = log.first_batch_at(time_ms, self.start_offset)
-                while header is not None:
-                    found = self._first_record_at(log, log.read(header), time_ms)
-                    if found is not None:
-                        return found if found < layout.end_offset else None
-                    # Only records before the log start offset are as late: on with the next batch.
-                    header = log.first_batch_at(time_ms, int(header.column("last_offset")[0]) + 1)
-                if not segment.is_last:
-                    # What is missing at its end may have been late enough.
-                    refuse_cut_end(log, log.end().offset)
-        return None
+    def _range(self, start_offset: int | None, end_offset: int | None) -> tuple[int, int]:
+        """Return the range of a read; raise `OffsetOutOfRangeError` where the log does not have it."""
+        # The batches that a read comes to are checked as it does.
+        log_end = self._layout.end_offset
+        start = self.start_offset if start_offset is None else start_offset
+        end = log_end if end_offset is None else end_offset
+        if not self.start_offset <= start <= max(end, start) <= log_end:
+            raise OffsetOutOfRangeError(
+                f"offsets [{start}, {end}) of {self._layout.path} are not in the log, "
+                f"which has [{self.start_offset}, {log_end})"
+            )
+        return start, end
+
+    def _raw(self, start: int, end: int) -> Iterator[RawBatch]:
+        for segment, window in scan(self._layout, start, end):
+            failure = first_damaged(segment, window)
+            if failure is None:
+                yield from raw_batches_of(window)
+                continue
+            is_sound = window.headers.column("position") < (failure.position or 0)
+            yield from raw_batches_of(Window(window.buffer, window.headers.where(is_sound)))
+            raise failure
 
     def _check_last_batch(self) -> None:
         """Check the batch that the log ends with, once; reading checks it anyway."""
         if not self._is_end_checked:
             refuse_damaged_end(self._layout)
         self._is_end_checked = True
-
-    def _first_record_at(self, log: OpenSegment, window: Window, timestamp: int) -> int | None:
-        decoded = decode_batches(
-            window.buffer,
-            window.headers,
-            columns=("offset", "timestamp"),
-            start_offset=self.start_offset,
-            reaches_log_end=True,
-        )
-        with _located(log.segment):
-            for batch in decoded:
-                times = numbers_of(batch.column("timestamp"))
-                late = np.flatnonzero(times >= timestamp)
-                if len(late):
-                    return int(batch.column("offset")[int(late[0])].as_py())
-        return None
 
     def _records(
         self,
@@ -405,7 +384,7 @@ class LogReader:
                 if last is not None and segment is not last:
                     yield from _arranged(decoder.flush(), schema, last)
                 last = segment
-                with _located(segment):
+                with located(segment):
                     yield from _arranged(decoder.decode(window.buffer, window.headers), schema, segment)
                 if failure is not None:
                     raise failure
@@ -434,23 +413,11 @@ class LogReader:
             if chosen is not None:
                 is_wanted &= chosen.may_pass(headers)
             if not is_wanted.all():
-                try:
-                    # Batches that are decoded are checked there; those that are left out, because of what their
-                    # headers say, here.
-                    refuse_damaged(segment, Window(window.buffer, headers.where(~is_wanted)))
-                except CorruptBatchError as error:
-                    failure = error
-                    is_wanted &= headers.column("position") < (error.position or 0)
+                # Decoding checks batches; those that are left out because of their headers are checked here.
+                failure = first_damaged(segment, Window(window.buffer, headers.where(~is_wanted)))
+                if failure is not None:
+                    is_wanted &= headers.column("position") < (failure.position or 0)
             yield segment, Window(window.buffer, headers.where(is_wanted)), failure
-
-
-@contextmanager
-def _located(segment: Segment) -> Iterator[None]:
-    """Have errors say which segment they are of."""
-    try:
-        yield
-    except CorruptLogError as error:
-        raise error.located(path=segment.path()) from error
 
 
 def schema_of(columns: str | Sequence[str] | None) -> pa.Schema:
@@ -463,17 +430,6 @@ def schema_of(columns: str | Sequence[str] | None) -> pa.Schema:
     """
     names = chosen_columns(columns, DEFAULT_COLUMNS, LOG_SCHEMA.names)
     return _schema_of(names)
-
-
-def chosen_columns(
-    columns: str | Sequence[str] | None, default: Sequence[str], known: Sequence[str]
-) -> tuple[str, ...]:
-    """Return the names of the columns that a user asks for; raise `InvalidOptionError` for one that is not known."""
-    names = default if columns is None else (columns,) if isinstance(columns, str) else columns
-    for name in names:
-        if name not in known:
-            raise InvalidOptionError(f"no column {name!r}; the columns of a log are {', '.join(known)}")
-    return tuple(names)
 
 
 _schema_of: Final = selector(LOG_SCHEMA)

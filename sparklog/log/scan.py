@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
 import numpy as np
@@ -161,9 +162,25 @@ def refuse_damaged(segment: Segment, window: Window) -> None:
     # The import loads compiled code, which the planning of a read without transactions does not need.
     from sparklog.record.decode.columns import check_crcs
 
-    try:
+    with located(segment):
         check_crcs(window.buffer, window.headers)
+
+
+def first_damaged(segment: Segment, window: Window) -> CorruptBatchError | None:
+    """Return the error of the first batch of a window whose checksum differs; None where all are right."""
+    try:
+        refuse_damaged(segment, window)
     except CorruptBatchError as error:
+        return error
+    return None
+
+
+@contextmanager
+def located(segment: Segment) -> Iterator[None]:
+    """Have errors say which segment they are of."""
+    try:
+        yield
+    except CorruptLogError as error:
         raise error.located(path=segment.path()) from error
 
 
@@ -186,11 +203,9 @@ def refuse_damaged_end(layout: PartitionLayout) -> None:
         # The import loads compiled code, as above.
         from sparklog.record.decode.columns import decode_batches
 
-        try:
+        with located(segment):
             for _ in decode_batches(window.buffer, window.headers, columns=("offset",)):
                 pass
-        except CorruptBatchError as error:
-            raise error.located(path=segment.path()) from error
 
 
 def _check_skipped(segment: Segment, window: Window, first: int, offset: int) -> None:

@@ -12,13 +12,13 @@ import pyarrow as pa
 
 from sparklog.errors import InvalidOptionError, SeglogError
 from sparklog.log.files import TopicPartition
-from sparklog.log.reader import LOG_SCHEMA, IsolationLevel, LogReader, chosen_columns
+from sparklog.log.reader import LOG_SCHEMA, IsolationLevel, LogReader
 from sparklog.log.times import Time, to_ms
 from sparklog.log.where_parser import parse_where
 from sparklog.record.decode.columns import LIMITS, DecodeLimits
 from sparklog.record.decode.where import Where
 from sparklog.record.format.arrays import bounded, scalar_of
-from sparklog.record.format.schema import selector
+from sparklog.record.format.schema import chosen_columns, selector
 from sparklog.storage.registry import PathText, paths_of
 from sparklog.topic.places.discovery import discover, read_found
 from sparklog.topic.places.threads import merged

@@ -1,21 +1,53 @@
-"""Raw batches in memory are decoded as a reader decodes them from a file."""
+"""Raw batches: decoded in memory as a reader decodes them from a file, and read without being decoded."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import sparklog
-from sparklog.errors import CorruptBatchError, InvalidOptionError
+from sparklog.errors import CorruptBatchError, InvalidOptionError, OffsetOutOfRangeError
+from sparklog.log import segment
+from sparklog.log.reader import LOG_SCHEMA
 from sparklog.record.decode.columns import DecodeLimits
 from tests.build import control_batch
-from tests.golden import golden_set
+from tests.golden import GoldenSet, golden_set, golden_sets
 from tests.log.logs import batch, batches, only_log, write
+from tests.oracle import OracleBatch
+from tests.strategies import logs
 
 IN_TRANSACTION = {"transactional": True, "producer_id": 1, "producer_epoch": 0, "base_sequence": 0}
+
+COLUMNS = ["offset", "key", "value", "timestamp", "timestampType", "headers", "producer_id", "compression", "magic"]
+
+
+def decoded(data: bytes, start: int, end: int) -> pa.Table:
+    """Decode the records of a range."""
+    schema = pa.schema([LOG_SCHEMA.field(name) for name in COLUMNS])
+    table = pa.Table.from_batches(sparklog.decode(data, COLUMNS), schema=schema)
+    is_within = pc.and_(pc.greater_equal(table["offset"], start), pc.less(table["offset"], end))
+    return table.filter(is_within)
+
+
+def taken(last_offsets: Iterator[int]) -> tuple[int, str]:
+    """Return the last offset that a read comes to, and the error with which it ends."""
+    found = [-1]
+    try:
+        found.extend(last_offsets)
+    except CorruptBatchError as error:
+        return found[-1], str(error)
+    raise AssertionError("no damage was found")
+
+
+def _offsets_of(batch: OracleBatch) -> list[int]:
+    return [batch.base_offset, *(record.offset for record in batch.records)]
 
 
 def offsets(data: bytes | bytearray | memoryview) -> list[int]:
@@ -89,3 +121,73 @@ def test_columns_limits_and_types(tmp_path: Path) -> None:
             sparklog.decode(wrong)  # type: ignore[arg-type]
     with pytest.raises(InvalidOptionError, match="no column 'file'"):
         sparklog.decode(data, "file")
+
+
+@given(logs(), st.data())
+def test_raw_batches_of_any_range_decode_to_its_records(
+    log_of: tuple[bytes, list[OracleBatch]], data: st.DataObject
+) -> None:
+    written, expected = log_of
+    base_offset = min((offset for each in expected[:1] for offset in _offsets_of(each)), default=0)
+    with TemporaryDirectory() as root:
+        folder = Path(root, "t-0")
+        folder.mkdir()
+        (folder / f"{base_offset:020d}.log").write_bytes(written)
+        with sparklog.open_log(folder) as log:
+            ends = st.integers(log.start_offset, log.end_offset)
+            begin, end = sorted((data.draw(ends), data.draw(ends)))
+            raw = list(log.raw_batches(begin, end))
+            assert decoded(b"".join(each.data for each in raw), begin, end) == log.read(begin, end, COLUMNS)
+    first = next((row for row, each in enumerate(expected) if each.last_offset >= begin), 0)
+    last = next((row for row, each in enumerate(expected) if each.last_offset >= end - 1), 0)
+    chosen = expected[first : last + 1] if begin < end else []
+    assert [each.data for each in raw] == [written[each.position :][: each.size_bytes] for each in chosen]
+    for found, wanted in zip(raw, chosen, strict=True):
+        for name in ("last_offset", "magic", "attributes", "codec", "is_control", "is_transactional", "max_timestamp",
+                     "producer_id", "producer_epoch", "base_sequence", "leader_epoch", "record_count"):  # fmt: skip
+            assert getattr(found, name) == getattr(wanted, name), name
+        if wanted.record_count >= 0:
+            assert (found.base_offset, found.base_timestamp) == (wanted.base_offset, wanted.base_timestamp)
+
+
+@pytest.mark.parametrize("golden", golden_sets(), ids=lambda each: each.name)
+def test_raw_batches_of_golden_logs_decode_to_their_records(golden: GoldenSet) -> None:
+    for topic, partition in golden.partitions:
+        with sparklog.open_log(golden.partition_dir(topic, partition)) as log:
+            raw = b"".join(each.data for each in log.raw_batches())
+            assert decoded(raw, log.start_offset, log.end_offset) == log.read(columns=COLUMNS)
+
+
+def test_raw_batches_come_before_damage_which_is_that_of_a_read(tmp_path: Path) -> None:
+    written = write(tmp_path / "t-0", 6)
+    path = only_log(tmp_path / "t-0")
+    reached = list[int]()
+    sound, start = path.read_bytes(), len(written[0]) + len(written[1])
+    # The prefix, the checksum, and the records: not the leader epoch, which no checksum covers.
+    for position in (*range(start + 4, start + 12), *range(start + 16, start + len(written[2]), 7)):
+        damaged = bytearray(sound)
+        damaged[position] ^= 0x40
+        path.write_bytes(damaged)
+        with sparklog.open_log(tmp_path / "t-0") as log:
+            of_read = taken(each["offset"][-1].as_py() for each in log.batches())
+            found = taken(each.last_offset for each in log.raw_batches())
+        assert found == of_read, position
+        reached.append(found[0])
+    # Where a header breaks the order of offsets, nothing of its window is read.
+    assert set(reached) == {-1, 19}
+    assert reached.count(19) > reached.count(-1)
+
+
+def test_bytes_of_raw_batches_outlive_the_read_and_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(segment, "WINDOW_BYTES", 1000)
+    written = write(tmp_path / "t-0", 12, segment_bytes=1200)
+    with sparklog.open_log(tmp_path / "t-0") as log:
+        found = list(log.raw_batches())
+        assert [each.base_offset for each in log.raw_batches(15, 31)] == [10, 20, 30]
+        assert list(log.raw_batches(15, 15)) == []
+        for begin, end in ((-1, 5), (5, 121)):
+            with pytest.raises(OffsetOutOfRangeError, match=r"are not in the log, which has \[0, 120\)"):
+                log.raw_batches(begin, end)
+    for path in (tmp_path / "t-0").glob("*.log"):
+        path.write_bytes(bytes(path.stat().st_size))
+    assert [each.data for each in found] == written

@@ -24,11 +24,11 @@ from sparklog.jobs.run.job import OF_ONE_PARTITION, Amount, PartlyDoneError, Pie
 from sparklog.jobs.run.options import LogJobOptions
 from sparklog.jobs.run.shares import grouped
 from sparklog.log import files
-from sparklog.log.config import LOCAL_RETENTION, LogConfig
+from sparklog.log.config import LogConfig
 from sparklog.log.files import TopicPartition
 from sparklog.log.layout import list_segments
 from sparklog.log.places import LogDirectory, PartitionFolder
-from sparklog.log.properties import UNLIMITED
+from sparklog.log.properties import LOCAL_RETENTION, UNLIMITED
 from sparklog.topic.write.configs import StoredConfigs, stored_configs, topic_config
 from sparklog.values.named import imported
 from sparklog.write.small_files import set_offsets

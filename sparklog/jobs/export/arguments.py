@@ -24,7 +24,7 @@ from sparklog.jobs.targets.outputs import FOLDERS, PARTITION_BY
 from sparklog.jobs.targets.targets import TableFolder, Target
 from sparklog.log.clock import wall_clock_ms
 from sparklog.log.properties import taken
-from sparklog.log.reader import chosen_columns
+from sparklog.record.format.schema import chosen_columns
 from sparklog.storage.capabilities import to_writable
 from sparklog.storage.registry import PathText
 from sparklog.topic.places.discovery import place_at

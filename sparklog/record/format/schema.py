@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Final
 
 import pyarrow as pa
+
+from sparklog.errors import InvalidOptionError
 
 OFFSET_MAX: Final = (1 << 63) - 1
 
@@ -54,3 +56,14 @@ def selector(schema: pa.Schema) -> Callable[[tuple[str, ...]], pa.Schema]:
         return pa.schema([schema.field(name) for name in names])
 
     return selected
+
+
+def chosen_columns(
+    columns: str | Sequence[str] | None, default: Sequence[str], known: Sequence[str]
+) -> tuple[str, ...]:
+    """Return the names of the columns that a user asks for; raise `InvalidOptionError` for one that is not known."""
+    names = default if columns is None else (columns,) if isinstance(columns, str) else columns
+    for name in names:
+        if name not in known:
+            raise InvalidOptionError(f"no column {name!r}; the columns of a log are {', '.join(known)}")
+    return tuple(names)

@@ -25,10 +25,11 @@ import javaproperties
 
 from sparklog.errors import InvalidOptionError, SeglogError
 from sparklog.log import files
-from sparklog.log.config import BROKER_ONLY, LogConfig, properties_in, property_names
+from sparklog.log.config import LogConfig, property_names
 from sparklog.log.files import checked_topic, is_topic_name
 from sparklog.log.folders import listed
 from sparklog.log.places import LogDirectory
+from sparklog.log.properties import BROKER_ONLY, properties_in
 from sparklog.write.journal import only_writer
 from sparklog.write.small_files import write_atomically
 
