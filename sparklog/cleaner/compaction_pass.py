@@ -14,7 +14,7 @@ from sparklog.cleaner.opened import OpenedLog
 from sparklog.cleaner.partition import PassDone
 from sparklog.cleaner.retention import RetainedSegment
 from sparklog.cleaner.rewriting import Rewriter, Rewritten
-from sparklog.cleaner.segment_groups import grouped
+from sparklog.cleaner.segment_groups import grouped_segments
 from sparklog.cleaner.transactions import AbortedTransactions
 from sparklog.errors import InvalidOptionError
 from sparklog.log import files
@@ -177,4 +177,4 @@ def _editor(
 
 def _rewrite(log: OpenedLog, rewriter: Rewriter, end_offset: int, editor: Compaction) -> list[Rewritten]:
     sources = list(takewhile(lambda each: each.base_offset < end_offset, log.sealed))
-    return [rewriter.rewrite(group, editor) for group in grouped(sources, log.config)]
+    return [rewriter.rewrite(group, editor) for group in grouped_segments(sources, log.config)]

@@ -17,7 +17,7 @@ from sparklog.cleaner.partition import PassDone
 from sparklog.cleaner.rewriting import Rewriter
 from sparklog.errors import InvalidOptionError
 from sparklog.log.producer_state import AbortedTransaction
-from sparklog.log.scan import refuse_damaged
+from sparklog.log.scan import refuse_damaged_window
 from sparklog.log.segment import Window
 from sparklog.log.transactions import EndMarkers, TransactionState
 from sparklog.record.decode.columns import LIMITS, DecodeLimits
@@ -160,7 +160,7 @@ class ConversionPass:
             conversion.begin(segment)
             with segment.open() as opened:
                 for window in opened.windows(opened.start):
-                    refuse_damaged(segment, window)
+                    refuse_damaged_window(segment, window)
                     conversion.count(window)
         if conversion.lost and not self.is_lossy:
             raise InvalidOptionError(

@@ -12,7 +12,7 @@ from sparklog.log.index import TRANSACTION_ENTRY
 from sparklog.log.producer_state import AbortedTransaction
 from sparklog.log.segment import Segment, Window
 from sparklog.record.decode.columns import LIMITS, DecodeLimits
-from sparklog.record.rewrite.spans import Progress, RecordSpans, record_spans
+from sparklog.record.rewrite.spans import RecordSpans, SpanProgress, record_spans
 
 
 class Editor:
@@ -55,13 +55,13 @@ class SpanEditor(Editor):
 
     def __init__(self, limits: DecodeLimits = LIMITS) -> None:
         self._limits = limits
-        self._progress = Progress()
+        self._progress = SpanProgress()
 
     def begin(self, segment: Segment) -> None:
         """Go on with the next source segment."""
         super().begin(segment)
         # The rewriter scans each segment by itself.
-        self._progress = Progress()
+        self._progress = SpanProgress()
 
     def spans(self, window: Window) -> Iterator[RecordSpans]:
         """Find the records of a window's batches, some batches at a time."""

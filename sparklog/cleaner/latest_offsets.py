@@ -13,7 +13,7 @@ from sparklog.log.segment import Segment, Window
 from sparklog.record.decode.columns import DecodeLimits
 from sparklog.record.kernels.spans import KEY, KEY_BYTES, OFFSET
 from sparklog.record.rewrite.offset_map import OffsetMap
-from sparklog.record.rewrite.spans import Progress, RecordSpans, record_spans
+from sparklog.record.rewrite.spans import RecordSpans, SpanProgress, record_spans
 
 
 class MapFiller:
@@ -65,7 +65,7 @@ class MapFiller:
 
     def _fill_from(self, segment: Segment) -> bool:
         """Put the keys of a segment; return whether there was room for all of them."""
-        progress = Progress()
+        progress = SpanProgress()
         with segment.open() as log:
             for window in log.windows(log.seek(max(self._start_offset, segment.base_offset))):
                 try:
@@ -80,7 +80,7 @@ class MapFiller:
         self._map.latest_offset = min(segment.upper_offset, self._end_offset) - 1
         return True
 
-    def _fill_from_window(self, window: Window, progress: Progress) -> bool:
+    def _fill_from_window(self, window: Window, progress: SpanProgress) -> bool:
         headers = window.headers.where(window.headers.column("last_offset") >= self._start_offset)
         data = headers.where(~headers.is_control)
         data = data.where(~self._aborted.are_aborted(data))

@@ -14,7 +14,7 @@ from sparklog.log.places import PartitionFolder
 from sparklog.log.segment import Segment
 from sparklog.record.decode.columns import LIMITS, DecodeLimits
 from sparklog.write.locking import refuse_claimed
-from sparklog.write.recovery import Recovered, recover
+from sparklog.write.recovery import Recovered, recover_log
 from sparklog.write.rolling import roll
 
 
@@ -99,10 +99,10 @@ def open_to_clean(folder: PartitionFolder, config: LogConfig, now_ms: int) -> Op
     """
     refuse_claimed(folder)
     view = DirectoryView(folder.directory)
-    recovered = recover(folder, config, now_ms, view=view)
+    recovered = recover_log(folder, config, now_ms, view=view)
     return OpenedLog(folder, config, layout_in(view, folder), recovered, now_ms)
 
 
-def look_at(folder: PartitionFolder, config: LogConfig, now_ms: int) -> OpenedLog:
+def open_to_look(folder: PartitionFolder, config: LogConfig, now_ms: int) -> OpenedLog:
     """Look at a log for a dry run, without a lock and without changing it."""
     return OpenedLog(folder, config, read_layout(folder), None, now_ms)

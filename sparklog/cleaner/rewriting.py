@@ -23,7 +23,7 @@ from sparklog.cleaner.throttle import Throttle
 from sparklog.log.config import LogConfig
 from sparklog.log.losses import refuse_cut_end
 from sparklog.log.places import PartitionFolder
-from sparklog.log.scan import refuse_damaged
+from sparklog.log.scan import refuse_damaged_window
 from sparklog.log.segment import Segment, Window
 from sparklog.record.format import v2
 
@@ -132,7 +132,7 @@ class Rewriter:
             with source.open() as log:
                 offset = source.base_offset
                 for window in log.windows(log.start):
-                    refuse_damaged(source, window)
+                    refuse_damaged_window(source, window)
                     self._edit_window(window, editor, new)
                     old_batches += len(window.headers)
                     offset = int(window.headers.column("last_offset")[-1]) + 1

@@ -71,7 +71,7 @@ def _fits(group: Sequence[SourceSizes], following: SourceSizes, config: LogConfi
     )
 
 
-def grouped(segments: Sequence[Segment], config: LogConfig) -> list[tuple[Segment, ...]]:
+def grouped_segments(segments: Sequence[Segment], config: LogConfig) -> list[tuple[Segment, ...]]:
     """Divide consecutive sealed segments into groups; each group becomes one new segment."""
     groups: list[tuple[Segment, ...]] = []
     start = 0

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from sparklog.log.producer_state import AbortedTransaction, Producers
-from sparklog.log.scan import refuse_damaged
+from sparklog.log.scan import refuse_damaged_window
 from sparklog.log.segment import Segment, Window
 from sparklog.record.decode.where_program import Mask
 from sparklog.record.format import v2
@@ -66,7 +66,7 @@ class AbortedTransactions:
         for segment in self._list_segments():
             with segment.open() as log:
                 for window in log.windows(log.start):
-                    refuse_damaged(segment, window)
+                    refuse_damaged_window(segment, window)
                     chosen = window.headers.where(window.headers.is_transactional | window.headers.is_control)
                     for each in producers.fold(Window(window.buffer, chosen)):
                         last_offsets, transactions = found[each.producer_id]

@@ -34,12 +34,12 @@ from sparklog.log.places import PartitionFolder
 from sparklog.log.times import Time
 from sparklog.write.journal import apply_journal
 from sparklog.write.locking import hold, refuse_link
-from sparklog.write.recovery import recover
+from sparklog.write.recovery import recover_log
 from sparklog.write.rolling import seal_active
-from sparklog.write.small_files import BEFORE_LOG_END, lower_offset, set_offsets
+from sparklog.write.small_files import BEFORE_LOG_END, lower_offset, set_checkpoint_offsets
 
 
-def delete_records(
+def cut_start(
     folder: PartitionFolder,
     *,
     before_offset: int | None = None,
@@ -58,12 +58,12 @@ def delete_records(
         start = first_to_keep(layout, before_offset, before_time)
         if start == layout.end_offset:
             log = log.roll()
-        set_offsets(log.folder.directory, files.LOG_START_CHECKPOINT, {at: start})
+        set_checkpoint_offsets(log.folder.directory, files.LOG_START_CHECKPOINT, {at: start})
         remove_before(log.folder, start, log.config, log.now_ms)
         return Extent(start, layout.end_offset)
 
 
-def truncate_to(
+def cut_end(
     folder: PartitionFolder,
     offset: int,
     *,
@@ -98,7 +98,7 @@ def truncate_to(
 def look_at_deletion(
     folder: PartitionFolder, *, before_offset: int | None = None, before_time: Time | None = None
 ) -> Cut:
-    """Return what `delete_records` would remove, without a lock or a change. Parameters and errors are the same."""
+    """Return what `cut_start` would remove, without a lock or a change. Parameters and errors are the same."""
     _refuse_two(before_offset, before_time)
     _refuse_other(folder)
     layout = read_layout(folder)
@@ -106,7 +106,7 @@ def look_at_deletion(
 
 
 def look_at_truncation(folder: PartitionFolder, offset: int) -> Cut:
-    """Return what `truncate_to` would remove, without a lock or a change. Parameters and errors are the same."""
+    """Return what `cut_end` would remove, without a lock or a change. Parameters and errors are the same."""
     _refuse_other(folder)
     layout = read_layout(folder)
     refuse_before_start(layout, offset)
@@ -130,7 +130,7 @@ def _truncated(log: OpenedLog, at: TopicPartition, offset: int) -> Extent:
     left = layout.start_offset if is_all else layout.segments[layout.segment_of(offset)].base_offset
     if is_all and left:
         # The names of its segments alone may say where it starts, and no segment stays.
-        set_offsets(folder.directory, files.LOG_START_CHECKPOINT, {at: left})
+        set_checkpoint_offsets(folder.directory, files.LOG_START_CHECKPOINT, {at: left})
     for name in BEFORE_LOG_END:
         # Before the log ends earlier: one that ends before its recovery point has lost its end, for recovery.
         lower_offset(folder.directory, name, at, left)
@@ -142,7 +142,7 @@ def _truncated(log: OpenedLog, at: TopicPartition, offset: int) -> Extent:
         remove_set_aside(folder, gone)
     if not is_all:
         _cut(log, offset)
-    found = recover(folder, log.config, log.now_ms, is_quiet=True)
+    found = recover_log(folder, log.config, log.now_ms, is_quiet=True)
     seal_active(folder, found.state, found.producers)
     return Extent(found.start_offset, found.state.end_offset)
 

@@ -22,7 +22,7 @@ from sparklog.errors import KafkaTimeoutError, SeglogError
 _CELLS: Final = 3
 
 
-class Rows:
+class SentRecords:
     """Records sent one by one, in the order of the sends.
 
     The fields that every record has are in one flat list. Tuples would be as many objects for Python's garbage
@@ -66,7 +66,7 @@ class Pending(Delivery):
 
     def __init__(self, topic: str, hasten: Callable[[], None], table: pa.RecordBatch | None = None) -> None:
         super().__init__(topic, hasten)
-        self.rows = Rows()
+        self.rows = SentRecords()
         self.table, self.size_bytes, self.begun_seconds = table, 0, time.monotonic()
 
     @property

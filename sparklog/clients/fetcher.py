@@ -27,8 +27,8 @@ from sparklog.topic.places.live import LiveLog, LiveLogs, stamps_of
 _log = logging.getLogger("sparklog")
 
 Sizes = tuple[int, int, int]
-"""The bytes of a record's key, value and headers, `NO_SIZE` where there is none."""
-NO_SIZE: Final = -1
+"""The bytes of a record's key, value and headers, `_NO_SIZE` where there is none."""
+_NO_SIZE: Final = -1
 
 _COLUMNS: Final = ("offset", "timestamp", "timestampType", "key", "value", "headers", "leader_epoch")
 _SLEEP_SECONDS_MIN: Final = 0.001
@@ -304,9 +304,9 @@ class Fetcher:
 def _sizes_of(row: tuple[Any, ...]) -> Sizes:
     _, _, _, key, value, headers, _ = row
     return (
-        NO_SIZE if key is None else len(key),
-        NO_SIZE if value is None else len(value),
-        sum(len(pair["key"].encode()) + len(pair["value"] or b"") for pair in headers) if headers else NO_SIZE,
+        _NO_SIZE if key is None else len(key),
+        _NO_SIZE if value is None else len(value),
+        sum(len(pair["key"].encode()) + len(pair["value"] or b"") for pair in headers) if headers else _NO_SIZE,
     )
 
 

@@ -13,15 +13,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, Self
 
-import numpy as np
-import numpy.typing as npt
-
 from sparklog.errors import KafkaTimeoutError
 from sparklog.log.files import TopicPartition
+from sparklog.record.format.streams import Int64s
 
-Int64s = npt.NDArray[np.int64]
-
-NO_OFFSET: Final = -1
+UNKNOWN_OFFSET: Final = -1
 """The offset of a record if its producer does not wait for the write (``acks=0``)."""
 
 _log = logging.getLogger("sparklog")

@@ -22,8 +22,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sparklog.clients.accumulator import Accumulator, Pending, Rows
-from sparklog.clients.futures import NO_OFFSET, Int64s, TableMetadata, Written, record_metadata
+from sparklog.clients.accumulator import Accumulator, Pending, SentRecords
+from sparklog.clients.futures import UNKNOWN_OFFSET, TableMetadata, Written, record_metadata
 from sparklog.clients.routes import Route, Routes
 from sparklog.clients.settings import ALL
 from sparklog.clients.transactions import ProducerTransactions
@@ -43,6 +43,7 @@ from sparklog.log.producer_state import plus
 from sparklog.record.batches.producer_stamps import FIRST_OWN_PRODUCER_ID
 from sparklog.record.format.arrays import array_of, filled, numbers_of
 from sparklog.record.format.schema import HEADERS_TYPE
+from sparklog.record.format.streams import Int64s
 from sparklog.topic.write.open_logs import SharedLogs
 from sparklog.topic.write.partitioner import assign_partitions, row_bytes
 from sparklog.write.metrics import LogMetrics
@@ -178,8 +179,8 @@ class Sender:
                 explicit = rows.column("partition")
                 rows = rows.drop_columns(["partition"])
         else:
-            rows, explicit = columns_of(pending.rows)
-        pending.rows = Rows()
+            rows, explicit = columns_of_records(pending.rows)
+        pending.rows = SentRecords()
         route = self._routes.current(pending.topic)
         try:
             outcomes = self._write_by(route, pending, rows, explicit)
@@ -320,14 +321,14 @@ def _by_partition(partitions: Int64s) -> list[tuple[int, Int64s]]:
     if (partitions == partitions[0]).all():
         return [(int(partitions[0]), np.arange(len(partitions)))]
     order = np.argsort(partitions, kind="stable")
-    ends = np.flatnonzero(np.diff(partitions[order], append=NO_OFFSET)) + 1
+    ends = np.flatnonzero(np.diff(partitions[order], append=UNKNOWN_OFFSET)) + 1
     return [(int(partitions[each[0]]), each) for each in np.split(order, ends[:-1])]
 
 
-NO_SIZE: Final = -1
+_NO_SIZE: Final = -1
 
 
-def columns_of(rows: Rows) -> tuple[pa.RecordBatch, pa.Array | None]:
+def columns_of_records(rows: SentRecords) -> tuple[pa.RecordBatch, pa.Array | None]:
     """Return the columns of records, and the partitions that they name; None if none does."""
     columns: dict[str, pa.Array] = {
         "value": pa.array(rows.values, pa.binary()),
@@ -342,7 +343,7 @@ def columns_of(rows: Rows) -> tuple[pa.RecordBatch, pa.Array | None]:
     return pa.RecordBatch.from_pydict(columns), explicit
 
 
-def _headers(rows: Rows) -> pa.Array:
+def _headers(rows: SentRecords) -> pa.Array:
     pairs: list[Any] = [None] * len(rows)
     for number, headers in rows.headers.items():
         pairs[number] = [{"key": name, "value": data} for name, data in headers]
@@ -362,7 +363,7 @@ class Outcomes:
 
     def __init__(self, rows: pa.RecordBatch, partitions: Int64s) -> None:
         self._rows, self._partitions = rows, partitions
-        self._offsets = np.full(len(partitions), NO_OFFSET, np.int64)
+        self._offsets = np.full(len(partitions), UNKNOWN_OFFSET, np.int64)
         self._append_ms: Int64s | None = None
         self.errors: dict[int, Exception] = {}
 
@@ -371,7 +372,7 @@ class Outcomes:
         self._offsets[numbers] = np.arange(first_offset, first_offset + len(numbers))
         if append_ms is not None:
             if self._append_ms is None:
-                self._append_ms = np.full(len(self._partitions), NO_OFFSET, np.int64)
+                self._append_ms = np.full(len(self._partitions), UNKNOWN_OFFSET, np.int64)
             self._append_ms[numbers] = append_ms
 
     def failed(self, numbers: Int64s, error: Exception) -> None:
@@ -404,12 +405,12 @@ class Outcomes:
 
 def _sizes(rows: pa.RecordBatch, name: str) -> Int64s:
     if name not in rows.schema.names:
-        return np.full(rows.num_rows, NO_SIZE, np.int64)
-    return numbers_of(filled(pc.binary_length(rows.column(name)), NO_SIZE)).astype(np.int64)
+        return np.full(rows.num_rows, _NO_SIZE, np.int64)
+    return numbers_of(filled(pc.binary_length(rows.column(name)), _NO_SIZE)).astype(np.int64)
 
 
 def _header_sizes(rows: pa.RecordBatch) -> Int64s:
-    sizes = np.full(rows.num_rows, NO_SIZE, np.int64)
+    sizes = np.full(rows.num_rows, _NO_SIZE, np.int64)
     if "headers" in rows.schema.names:
         for number, headers in enumerate(rows.column("headers").to_pylist()):
             if headers:

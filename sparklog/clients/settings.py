@@ -185,13 +185,13 @@ def converter(given: Any, method: str, name: str) -> Callable[[str, Any, Any], A
         return None
     found = getattr(given, method, None)
     if callable(found):
-        return found if takes(found, 3) else lambda topic, _headers, data: found(topic, data)
+        return found if takes_arguments(found, 3) else lambda topic, _headers, data: found(topic, data)
     if callable(given):
         return lambda _topic, _headers, data: given(data)
     raise KafkaConfigurationError(f"{name} must be a function of the data, or have a method {method}")
 
 
-def takes(function: Callable[..., Any], arguments: int) -> bool:
+def takes_arguments(function: Callable[..., Any], arguments: int) -> bool:
     """Return whether a function accepts this many positional arguments; True if its signature is unknown."""
     try:
         inspect.signature(function).bind(*[None] * arguments)
@@ -207,7 +207,7 @@ def chooser(given: Any) -> Callable[[bytes | None, list[int], list[int]], Any] |
     if given is None or isinstance(given, str):
         return None
     if hasattr(given, "partition"):
-        if takes(given.partition, 3):
+        if takes_arguments(given.partition, 3):
             return None
         raise KafkaConfigurationError(
             f"the method partition of {type(given).__name__} is called with (keys, row_bytes, partitions), and takes "

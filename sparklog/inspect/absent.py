@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from sparklog.errors import CorruptBatchError, PathNotFoundError, SeglogError
-from sparklog.inspect.verify_segment import Finding, Progress, Severity, unreadable
+from sparklog.inspect.verify_segment import Finding, Severity, VerifyProgress, unreadable
 from sparklog.log import files
 from sparklog.log.damage import DamageScanner, data_end, is_zero
 from sparklog.log.places import LogDirectory, PartitionFolder, join_path
@@ -33,7 +33,7 @@ _SET_ASIDE: Final = {
 
 def verify_absent(
     matcher: Matcher, folder: PartitionFolder, *, looks_aside: bool = True
-) -> Iterator[Finding | Progress]:
+) -> Iterator[Finding | VerifyProgress]:
     """Search for records in all files of a partition's folder that hold batches.
 
     Parameters
@@ -55,7 +55,7 @@ def verify_absent(
         yield from _set_aside(folder)
 
 
-def verify_absent_beside(matcher: Matcher, directory: LogDirectory) -> Iterator[Finding | Progress]:
+def verify_absent_beside(matcher: Matcher, directory: LogDirectory) -> Iterator[Finding | VerifyProgress]:
     """Search a log directory outside its partitions: its staged files, and the folders that were set aside.
 
     See `verify_absent` for the findings.
@@ -72,7 +72,7 @@ def holds_records(matcher: Matcher, storage: Storage, path: str) -> bool:
     return any(isinstance(each, Finding) and each.code == _PRESENT for each in found)
 
 
-def _in_folder(storage: Storage, folder: str, matcher: Matcher) -> Iterator[Finding | Progress]:
+def _in_folder(storage: Storage, folder: str, matcher: Matcher) -> Iterator[Finding | VerifyProgress]:
     try:
         entries = storage.entries(folder)
     except SeglogError as error:
@@ -109,7 +109,7 @@ def _set_aside(folder: PartitionFolder) -> Iterator[Finding]:
             yield Finding(Severity.ERROR, "not-proven", directory.file(entry.name), message)
 
 
-def _in_file(storage: Storage, path: str, what: str, matcher: Matcher) -> Iterator[Finding | Progress]:
+def _in_file(storage: Storage, path: str, what: str, matcher: Matcher) -> Iterator[Finding | VerifyProgress]:
     try:
         with storage.open(path) as file:
             yield from _Search(file, path, what, matcher).run()
@@ -127,13 +127,13 @@ class _Search:
         self._records = 0
         self._first: tuple[int, int] | None = None
 
-    def run(self) -> Iterator[Finding | Progress]:
+    def run(self) -> Iterator[Finding | VerifyProgress]:
         position = 0
         while position < self._file.size_bytes():
             scan = WindowScan(self._file, position)
             for window in scan:
                 yield from self._in_window(window)
-                yield Progress(self._path, scan.position - position)
+                yield VerifyProgress(self._path, scan.position - position)
                 position = scan.position
             position = scan.position
             following = self._next_batch(position, scan.size_bytes)
@@ -141,7 +141,7 @@ class _Search:
             data_ends = data_end(self._file, position, end_position)
             if data_ends > position:
                 yield self._unread(position, data_ends - position, scan.fault or "they are the beginning of a batch")
-            yield Progress(self._path, end_position - position)
+            yield VerifyProgress(self._path, end_position - position)
             position = end_position
         if self._first is not None:
             place, offset = self._first

@@ -29,7 +29,7 @@ from sparklog.log.segment import OpenSegment, Segment
 from sparklog.log.transactions import last_stable_offset
 from sparklog.record.format import v2
 from sparklog.record.format.headers import BatchHeaders
-from sparklog.record.format.schema import OFFSET_MAX
+from sparklog.record.format.v2 import OFFSET_MAX
 from sparklog.storage.base import Entry
 
 STABLE_OFFSET_BYTES_MAX: Final = 1 << 22

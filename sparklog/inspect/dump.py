@@ -28,6 +28,7 @@ from sparklog.record.codecs.table import codec_name
 from sparklog.record.decode.columns import decode_batches
 from sparklog.record.decode.where import Where
 from sparklog.record.format import v2
+from sparklog.record.format.v2 import OFFSET_MAX
 from sparklog.storage.registry import Location
 
 RowDict = dict[str, Any]
@@ -83,7 +84,7 @@ def log_of_file(located: Location) -> DumpedLog:
     segment = Segment(
         folder=folder,
         base_offset=base_offset,
-        upper_offset=min(base_offset + RELATIVE_OFFSET_MAX + 1, files.OFFSET_MAX),
+        upper_offset=min(base_offset + RELATIVE_OFFSET_MAX + 1, OFFSET_MAX),
         size_bytes=size_bytes,
         is_last=True,
         log_path=located.path,

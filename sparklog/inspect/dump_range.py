@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -16,8 +16,7 @@ from sparklog.log.layout import PartitionLayout
 from sparklog.log.reader import IsolationLevel, LogReader
 from sparklog.record.decode.where import Where
 from sparklog.record.format.arrays import numbers_of
-
-Offsets = np.ndarray[Any, np.dtype[np.int64]]
+from sparklog.record.format.streams import Int64s
 
 _OFFSETS_LOOKED_AT_FIRST: Final = 1024
 
@@ -86,7 +85,7 @@ class DumpedLog:
     def record_span(self, wanted: DumpRange) -> tuple[int, int]:
         """Return the first offset of the wanted records that the log has, and the offset after the last."""
 
-        def offsets(start: int, end: int) -> Iterator[Offsets]:
+        def offsets(start: int, end: int) -> Iterator[Int64s]:
             columns = ["offset"] if wanted.key is None else ["offset", "key"]
             for batch in log.batches(start, end, columns, wanted.isolation_level, where=wanted.where):
                 yield numbers_of(wanted.matching(batch).column("offset"))
@@ -98,7 +97,7 @@ class DumpedLog:
     def batch_span(self, wanted: DumpRange) -> tuple[int, int]:
         """Return the first offset of the wanted batches that the log has, and the offset after the last."""
 
-        def offsets(lower: int, upper: int) -> Iterator[Offsets]:
+        def offsets(lower: int, upper: int) -> Iterator[Int64s]:
             for segment in self.layout.segments[self.layout.segment_of(lower) :]:
                 if segment.base_offset >= upper:
                     return
@@ -131,7 +130,7 @@ class DumpedLog:
         return None if self.is_file else describe_partition(self.layout.folder).stats.max_timestamp
 
 
-def _start_of_last(count: int | None, start: int, end: int, offsets: Callable[[int, int], Iterator[Offsets]]) -> int:
+def _start_of_last(count: int | None, start: int, end: int, offsets: Callable[[int, int], Iterator[Int64s]]) -> int:
     """Return where the last ``count`` offsets begin: search backwards, each step twice as long as the one before."""
     if count is None or start >= end:
         return start

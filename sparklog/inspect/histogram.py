@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
+
+from sparklog.record.format.streams import Int64s
 
 SPANS_MAX: Final = 1024
 _SECOND: Final = 1000
@@ -18,8 +20,6 @@ _WIDTHS_MS: Final = (
     *(_HOUR * width for width in (1, 3, 6, 12, 24, 7 * 24)),
 )
 _WIDER: Final = 4
-
-Numbers = np.ndarray[Any, np.dtype[np.int64]]
 
 
 @dataclass
@@ -51,7 +51,7 @@ class TimeHistogram:
     width_ms: int = _WIDTHS_MS[0]
     spans: dict[int, Span] = field(default_factory=dict)
 
-    def count(self, timestamps: Numbers, records: Numbers, sizes: Numbers) -> None:
+    def count(self, timestamps: Int64s, records: Int64s, sizes: Int64s) -> None:
         """Add batches: the largest timestamp (-1 for none), number of records (-1 if unknown) and size of each."""
         has_time = timestamps >= 0
         starts, which = np.unique(timestamps[has_time] // self.width_ms * self.width_ms, return_inverse=True)

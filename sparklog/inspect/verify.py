@@ -34,6 +34,7 @@ from sparklog.log.files import TopicPartition
 from sparklog.log.losses import LostSegments, never_compacted
 from sparklog.log.places import LogDirectory, PartitionFolder, join_path
 from sparklog.log.producer_state import parse_snapshot
+from sparklog.record.format.v2 import OFFSET_MAX
 from sparklog.storage.base import Entry, Storage
 
 _NAMES_SHOWN_MAX: Final = 5
@@ -155,7 +156,7 @@ def verify_partition(at: PartitionFolder, checkpoints: Checkpoints | None = None
         if found is not None and found.suffix == files.SNAPSHOT:
             # A broker writes a snapshot in place.
             yield from agreed_findings(partial(_snapshot, storage, join_path(folder, entry.name), found.offset))
-    holes = [(gap.start_offset, gap.end_offset) for gap in check.gaps] + [(check.end_offset, files.OFFSET_MAX)]
+    holes = [(gap.start_offset, gap.end_offset) for gap in check.gaps] + [(check.end_offset, OFFSET_MAX)]
     yield from _orphans(storage, folder, entries, {base for hole in holes for base in lost.within(*hole)})
     if check.has_segments and list(_past_end(checkpoints.folder, at.name, offsets, check.end_offset)):
         # Read the checkpoints again: the partition may have been deleted and created again since.

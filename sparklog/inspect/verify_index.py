@@ -25,9 +25,10 @@ from sparklog.inspect.verify_gaps import Gap
 from sparklog.inspect.verify_segment import Finding, Severity
 from sparklog.log import files
 from sparklog.log.index import OFFSET_ENTRY, TIME_ENTRY, TRANSACTION_ENTRY, Entries, read_entries
-from sparklog.log.scan_past_damage import CheckedBatches, Flags, Numbers
+from sparklog.log.scan_past_damage import CheckedBatches, Flags
 from sparklog.log.segment import Segment
 from sparklog.record.format import v2
+from sparklog.record.format.streams import Int64s
 
 _LAYOUTS: Final = {
     files.OFFSET_INDEX: OFFSET_ENTRY,
@@ -155,8 +156,8 @@ class OffsetIndexCheck:
     def __init__(self, segment: Segment) -> None:
         self.index = Index(segment, files.OFFSET_INDEX)
         entries = self.index.entries
-        self._offsets: Numbers = entries["relative_offset"].astype(np.int64) + segment.base_offset
-        self._positions: Numbers = entries["position"].astype(np.int64)
+        self._offsets: Int64s = entries["relative_offset"].astype(np.int64) + segment.base_offset
+        self._positions: Int64s = entries["position"].astype(np.int64)
         self._is_in_sound_batch = np.zeros(len(entries), dtype=bool)
         self._is_off_boundary = np.zeros(len(entries), dtype=bool)
         self._is_too_early = np.zeros(len(entries), dtype=bool)
@@ -214,8 +215,8 @@ class TimeIndexCheck:
     def __init__(self, segment: Segment) -> None:
         self.index = Index(segment, files.TIME_INDEX)
         entries = self.index.entries
-        self._timestamps: Numbers = entries["timestamp"].astype(np.int64)
-        self._offsets: Numbers = entries["relative_offset"].astype(np.int64) + segment.base_offset
+        self._timestamps: Int64s = entries["timestamp"].astype(np.int64)
+        self._offsets: Int64s = entries["relative_offset"].astype(np.int64) + segment.base_offset
         self._is_right = np.zeros(len(entries), dtype=bool)
         self._is_early = np.zeros(len(entries), dtype=bool)
         self._latest = _NO_TIMESTAMP

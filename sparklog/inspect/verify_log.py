@@ -15,13 +15,13 @@ from sparklog.errors import PathNotFoundError, SeglogError
 from sparklog.inspect.verify_epochs import EpochRun, EpochRuns
 from sparklog.inspect.verify_gaps import Gap, OffsetGaps
 from sparklog.inspect.verify_index import OffsetIndexCheck, ScanResult, TimeIndexCheck, TransactionIndexCheck
-from sparklog.inspect.verify_segment import TORN_TAIL, Finding, Progress, Severity, scan_segment, unreadable
+from sparklog.inspect.verify_segment import TORN_TAIL, Finding, Severity, VerifyProgress, scan_segment, unreadable
 from sparklog.log import files
 from sparklog.log.layout import list_segments
 from sparklog.log.places import PartitionFolder
 from sparklog.log.segment import Segment
 
-Event = Finding | Progress
+Event = Finding | VerifyProgress
 
 _LISTINGS_MAX: Final = 20
 _LOOKS_MAX: Final = 5

@@ -16,9 +16,10 @@ import numpy as np
 from sparklog.errors import CorruptLogError, SeglogError
 from sparklog.log.damage import Damage, DamageKind
 from sparklog.log.layout import DirectoryView
-from sparklog.log.scan_past_damage import CheckedBatches, Numbers, Unreadable, scan_past_damage
+from sparklog.log.scan_past_damage import CheckedBatches, Unreadable, scan_past_damage
 from sparklog.log.segment import Segment
 from sparklog.record.format.headers import BatchHeaders
+from sparklog.record.format.streams import Int64s
 
 TORN_TAIL: Final = "torn-tail"
 
@@ -62,7 +63,7 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Progress:
+class VerifyProgress:
     """The number of bytes that were verified since the last report."""
 
     path: str
@@ -77,7 +78,7 @@ def unreadable(error: SeglogError, path: str) -> Finding:
     return Finding(Severity.ERROR, "unreadable", path, error.message)
 
 
-def scan_segment(segment: Segment) -> Iterator[Finding | CheckedBatches | Progress]:
+def scan_segment(segment: Segment) -> Iterator[Finding | CheckedBatches | VerifyProgress]:
     """Check every batch and every record of a segment.
 
     Yields
@@ -103,7 +104,7 @@ def scan_segment(segment: Segment) -> Iterator[Finding | CheckedBatches | Progre
                 continue
             position = found.position + found.length_bytes
         if position > reported_position:
-            yield Progress(segment.path(), position - reported_position)
+            yield VerifyProgress(segment.path(), position - reported_position)
             reported_position = position
 
 
@@ -166,7 +167,7 @@ class _Findings:
             yield Finding(Severity.WARNING, "batch-timestamp", self._path, message, *place)
 
     def _record_offsets(
-        self, sound: BatchHeaders, rows: Numbers, firsts: Numbers, ends: Numbers, expected_offset: int
+        self, sound: BatchHeaders, rows: Int64s, firsts: Int64s, ends: Int64s, expected_offset: int
     ) -> Iterator[Finding]:
         """Check the first and last record offsets of batches against each other and their headers.
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from sparklog.inspect.describe import PartitionDescription, Scanned, describe_step_by_step
-from sparklog.jobs.named_logs import LogsTask, logs_at, tasks_of
+from sparklog.jobs.named_logs import LogsTask, logs_at, tasks_of_logs
 from sparklog.jobs.run.job import Amount, Report, Watch, found_by
 from sparklog.jobs.run.local import runner_of
 from sparklog.log.places import PartitionFolder
@@ -61,7 +61,7 @@ class DescribeJob:
     threads_bytes_max = 0
 
     def plan(self) -> list[LogsTask]:
-        return list(tasks_of(self.folders, self.workers, look_bytes=None if self.is_full else _LOOK_BYTES))
+        return list(tasks_of_logs(self.folders, self.workers, look_bytes=None if self.is_full else _LOOK_BYTES))
 
     def run(self, task: LogsTask, report: Report) -> Iterator[PartitionDescription]:
         for folder in task.folders:

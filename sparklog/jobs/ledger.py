@@ -224,7 +224,7 @@ class Landed:
         return cls(str(found["folder"]), log_id, int(found["to"]))
 
 
-Entry = Moved | Loaded | Landed | Settings
+LedgerEntry = Moved | Loaded | Landed | Settings
 _KINDS: Final[Mapping[str, type[Moved] | type[Loaded] | type[Landed] | type[Settings]]] = {
     _MOVED: Moved,
     _LOADED: Loaded,
@@ -247,7 +247,7 @@ class LedgerCommit:
     job: str
     run: str
     time_ms: int
-    entries: tuple[Entry, ...]
+    entries: tuple[LedgerEntry, ...]
     end_position: int
 
     @property
@@ -334,7 +334,7 @@ class _Line(NamedTuple):
         """Return the key of the entry: a later entry with the same key replaces it."""
         return tuple(map(self.said.get, _KEYS[self.said["kind"]]))
 
-    def entry(self, path: str) -> Entry:
+    def entry(self, path: str) -> LedgerEntry:
         try:
             return _KINDS[self.said["kind"]].from_json(self.said)
         except (KeyError, TypeError, ValueError) as error:
@@ -366,7 +366,7 @@ def _read_commits(storage: Storage, path: str) -> Iterator[tuple[LedgerCommit, l
         lines, checksum, position, expected = [], 0, commit.end_position, expected + 1
 
 
-def encode_commit(number: int, job: str, run: str, time_ms: int, entries: Iterable[Entry]) -> bytes:
+def encode_commit(number: int, job: str, run: str, time_ms: int, entries: Iterable[LedgerEntry]) -> bytes:
     """Return the lines of a commit, which must be added to a ledger at once.
 
     Parameters

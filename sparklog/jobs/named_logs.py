@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from sparklog.errors import SeglogError
-from sparklog.jobs.run.shares import grouped
+from sparklog.jobs.run.shares import task_slices
 from sparklog.log.files import LOG, parse_offset_file
 from sparklog.log.folders import holds_segments
 from sparklog.log.places import LogDirectory, PartitionFolder
@@ -86,7 +86,7 @@ class LogsTask:
     follows: int | None = None
 
 
-def tasks_of(
+def tasks_of_logs(
     folders: Sequence[PartitionFolder],
     workers: int,
     directory: LogDirectory | None = None,
@@ -102,7 +102,7 @@ def tasks_of(
         The size that each log counts with, in bytes; by default the bytes of its segments.
     """
     sizes = [_log_bytes(folder) if look_bytes is None else look_bytes for folder in folders]
-    for rows in grouped(sizes, _TASK_BYTES, workers):
+    for rows in task_slices(sizes, _TASK_BYTES, workers):
         some = tuple(folders[rows])
         more = f" and {len(some) - 1} more" if len(some) > 1 else ""
         yield LogsTask(f"{some[0].name}{more}", some, sum(sizes[rows]), directory, is_search)

@@ -32,7 +32,7 @@ from sparklog.log.where_parser import parse_where
 from sparklog.record.decode.where import Where
 from sparklog.storage.base import Storage
 from sparklog.storage.registry import PathText
-from sparklog.topic.places.discovery import discover, log_directories, named, places_at, read_layouts
+from sparklog.topic.places.discovery import discover, layouts_by_partition, log_directories, named, places_at
 from sparklog.topic.places.ranges import OffsetsByGroup, ReadRange
 from sparklog.topic.selection import Selection
 
@@ -175,7 +175,7 @@ class LogSource:
         """Read the layouts of all logs together; if that fails, read them one by one to find the damaged ones."""
         folders = self.folders()
         try:
-            return dict(read_layouts(folders))
+            return dict(layouts_by_partition(folders))
         except (CorruptLogError, StorageError, PathNotFoundError):
             return {named(folder): _layout_or_damage(folder) for folder in folders}
 

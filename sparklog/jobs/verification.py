@@ -10,9 +10,9 @@ from typing import Any
 from sparklog.inspect.absent import verify_absent, verify_absent_beside
 from sparklog.inspect.verify import logs_in, verify_directory, verify_partitions
 from sparklog.inspect.verify_log import Event
-from sparklog.inspect.verify_segment import Finding, Progress
+from sparklog.inspect.verify_segment import Finding, VerifyProgress
 from sparklog.jobs.clean.keys import Keys, read_keys
-from sparklog.jobs.named_logs import LogsTask, NamedLogs, logs_at, tasks_of
+from sparklog.jobs.named_logs import LogsTask, NamedLogs, logs_at, tasks_of_logs
 from sparklog.jobs.run.job import Amount, Report, Watch, found_by
 from sparklog.jobs.run.local import runner_of
 from sparklog.record.rewrite.matching import KeySet
@@ -88,15 +88,15 @@ class VerifyJob:
         directory = target.directory if target.is_directory else None
         if directory is not None:
             yield LogsTask(directory.path, directory=directory)
-        yield from tasks_of(logs_in(directory) if directory else target.folders, self.workers, directory)
+        yield from tasks_of_logs(logs_in(directory) if directory else target.folders, self.workers, directory)
         if self.absent is not None:
-            yield from tasks_of(target.folders, self.workers, directory, is_search=True)
+            yield from tasks_of_logs(target.folders, self.workers, directory, is_search=True)
             if directory is not None:
                 yield LogsTask(directory.path, directory=directory, is_search=True)
 
     def run(self, task: LogsTask, report: Report) -> Iterator[Finding]:
         for event in self._events(task):
-            if isinstance(event, Progress):
+            if isinstance(event, VerifyProgress):
                 report(Amount(event.checked_bytes))
             else:
                 yield event

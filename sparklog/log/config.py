@@ -24,12 +24,12 @@ from typing import Any, ClassVar, Final, Self, TypeVar
 
 from sparklog.errors import InvalidOptionError, did_you_mean
 from sparklog.log.properties import (
-    APPEND,
+    AT_APPEND,
+    AT_CLEAN,
+    AT_COMMIT,
+    AT_READ,
     BROKER_ONLY,
-    CLEAN,
-    COMMIT,
     LONG_MAX,
-    READ,
     UNLIMITED,
     Spelling,
     option,
@@ -44,7 +44,7 @@ _INT_MAX: Final = (1 << 31) - 1
 _MINUTE_MS: Final = 60_000
 _HOUR_MS: Final = 3_600_000
 
-_PLACES: Final = {APPEND: "an append", COMMIT: "a write of Spark"}
+_PLACES: Final = {AT_APPEND: "an append", AT_COMMIT: "a write of Spark"}
 _CLEANED: Final = "'sparklog clean' drops and compacts old records, or a broker does"
 
 _log = logging.getLogger("sparklog")
@@ -103,7 +103,7 @@ class LogConfig:
         "segment.jitter.ms",
         0,
         also=("log.roll.jitter.ms", Spelling("log.roll.jitter.hours", _HOUR_MS)),
-        acts=(APPEND,),
+        acts=(AT_APPEND,),
         idle="the segments of a commit roll by segment.ms alone",
         doc="Roll by segment.ms up to this much earlier, chosen at random, so that partitions do not roll together.",
     )
@@ -127,7 +127,7 @@ class LogConfig:
         LONG_MAX,
         at_least=1,
         also=("log.flush.interval.messages",),
-        acts=(APPEND,),
+        acts=(AT_APPEND,),
         idle="a commit syncs all that it writes",
         doc="Sync to disk after this many records.",
     )
@@ -135,7 +135,7 @@ class LogConfig:
         "flush.ms",
         LONG_MAX,
         also=("log.flush.interval.ms", "log.flush.scheduler.interval.ms"),
-        acts=(APPEND,),
+        acts=(AT_APPEND,),
         idle="a commit syncs all that it writes",
         doc="Sync to disk when the last sync is this long ago.",
     )
@@ -144,7 +144,7 @@ class LogConfig:
         UNLIMITED,
         at_least=UNLIMITED,
         also=("log.retention.bytes",),
-        acts=(CLEAN,),
+        acts=(AT_CLEAN,),
         idle=_CLEANED,
         doc="Under cleanup.policy delete: drop the oldest segments while the log is larger than this; -1 is no limit.",
     )
@@ -157,7 +157,7 @@ class LogConfig:
             Spelling("log.retention.minutes", _MINUTE_MS),
             Spelling("log.retention.hours", _HOUR_MS),
         ),
-        acts=(CLEAN,),
+        acts=(AT_CLEAN,),
         idle=_CLEANED,
         doc="Under cleanup.policy delete: drop segments whose records are all older than this; -1 is no limit.",
     )
@@ -173,14 +173,14 @@ class LogConfig:
         DECOMPRESSED_BYTES_MAX,
         at_least=1,
         at_most=DECOMPRESSED_BYTES_LIMIT,
-        acts=(APPEND, COMMIT, READ),
+        acts=(AT_APPEND, AT_COMMIT, AT_READ),
         doc="Refuse a batch that decompresses to more, or a record that would make one.",
     )
     delete_retention_ms: int = option(
         "delete.retention.ms",
         24 * _HOUR_MS,
         also=("log.cleaner.delete.retention.ms",),
-        acts=(CLEAN,),
+        acts=(AT_CLEAN,),
         idle=_CLEANED,
         doc="Under cleanup.policy compact: keep tombstones for this long after the cleaning that first met them.",
     )
@@ -188,7 +188,7 @@ class LogConfig:
         "min.compaction.lag.ms",
         0,
         also=("log.cleaner.min.compaction.lag.ms",),
-        acts=(CLEAN,),
+        acts=(AT_CLEAN,),
         idle=_CLEANED,
         doc="Under cleanup.policy compact: leave records alone for at least this long.",
     )
@@ -204,7 +204,7 @@ class LogConfig:
         0.5,
         at_most=1,
         also=("log.cleaner.min.cleanable.ratio",),
-        acts=(CLEAN,),
+        acts=(AT_CLEAN,),
         idle=_CLEANED,
         doc="Under cleanup.policy compact: clean when more than this part of the log is not yet cleaned.",
     )
@@ -212,7 +212,7 @@ class LogConfig:
         "file.delete.delay.ms",
         60_000,
         also=("log.segment.delete.delay.ms",),
-        acts=(CLEAN,),
+        acts=(AT_CLEAN,),
         idle=_CLEANED,
         doc="Remove the files of a dropped segment this long after renaming them to .deleted.",
     )
@@ -236,7 +236,7 @@ class LogConfig:
         "preallocate",
         False,
         also=("log.preallocate",),
-        acts=(APPEND,),
+        acts=(AT_APPEND,),
         idle="a commit leaves no file open to be written to",
         doc="Give a new segment its full size at once; it is cut to what was written when it rolls.",
     )
@@ -387,7 +387,7 @@ class LogConfig:
         return found
 
     def warn_idle(self, place: str) -> None:
-        """Warn about every property that is set but does nothing in a place, `APPEND` or `COMMIT`, by name."""
+        """Warn about every property that is set but does nothing in a place, `AT_APPEND` or `AT_COMMIT`, by name."""
         for name, reason in self.idle(place).items():
             _log.warning("%s does nothing in %s: %s", name, _PLACES[place], reason)
 

@@ -17,7 +17,6 @@ from typing import Final
 import numpy as np
 
 from sparklog.errors import CorruptBatchError
-from sparklog.log.files import OFFSET_MAX
 from sparklog.record.batches.framing import (
     CHECKSUM_PREFIX_BYTES,
     HEADER_BYTES_MAX,
@@ -27,6 +26,7 @@ from sparklog.record.batches.framing import (
     is_intact,
 )
 from sparklog.record.format.headers import BatchHeaders
+from sparklog.record.format.v2 import OFFSET_MAX
 from sparklog.storage.base import ReadableFile
 
 LARGE_BATCH_BYTES: Final = 1 << 24
@@ -368,7 +368,7 @@ def _take_in(checksum: RunningChecksum, file: ReadableFile, position: int, end_p
         position += len(piece)
 
 
-def refuse_damaged(file: ReadableFile, headers: BatchHeaders, path: str, hint: str) -> None:
+def refuse_damaged_batches(file: ReadableFile, headers: BatchHeaders, path: str, hint: str) -> None:
     """Raise `CorruptBatchError` for the first of a few batches with a wrong checksum; they are read one at a time."""
     for batch in headers.table:
         position, batch_bytes = int(batch["position"]), int(batch["batch_bytes"])

@@ -22,6 +22,7 @@ from operator import index
 from typing import Any, Final, NamedTuple
 
 from sparklog.errors import InvalidOptionError, InvalidTopicError
+from sparklog.record.format.v2 import OFFSET_MAX
 from sparklog.storage.base import Entry
 
 LOG: Final = ".log"
@@ -101,7 +102,6 @@ _METADATA_SNAPSHOT_FILE = re.compile(r"(?P<offset>[0-9]{20})-(?P<epoch>[0-9]{10}
 _STAGED_FILE = re.compile(r"seglog-(?P<job>[0-9a-f]{13,})-[A-Za-z0-9.-]+\.staged")
 _RUNNING: Final = f"-running{STAGED}"
 _EXCLUSIVE: Final = f"-exclusive{STAGED}"
-OFFSET_MAX: Final = (1 << 63) - 1
 
 
 class TopicPartition(NamedTuple):

@@ -28,6 +28,7 @@ from sparklog.log.journal import Journal, LogExtent, commit_version
 from sparklog.log.places import LogDirectory, PartitionFolder
 from sparklog.log.segment import OffsetPosition, Segment
 from sparklog.record.format.headers import BatchHeaders
+from sparklog.record.format.v2 import OFFSET_MAX
 from sparklog.storage.base import Entry, Storage
 from sparklog.storage.kept_files import KeptFiles
 
@@ -158,7 +159,7 @@ class DirectoryView:
         A write torn by a crash is at or above it; a batch below it that is not whole is damage. After a clean shutdown
         it is above the whole log, otherwise it is the recovery point, or 0 if there is none.
         """
-        return files.OFFSET_MAX if self.is_clean else self.recovery_point(folder) or 0
+        return OFFSET_MAX if self.is_clean else self.recovery_point(folder) or 0
 
 
 def read_layout(folder: PartitionFolder) -> PartitionLayout:
@@ -324,7 +325,7 @@ def list_segments(
         Segment(
             folder=folder,
             base_offset=base,
-            upper_offset=bases[row + 1] if row + 1 < len(bases) else files.OFFSET_MAX,
+            upper_offset=bases[row + 1] if row + 1 < len(bases) else OFFSET_MAX,
             size_bytes=found[base][0].size_bytes,
             is_last=row + 1 == len(bases),
             swap=found[base][1],
@@ -379,7 +380,7 @@ def _replaced(
     folder: PartitionFolder, kept: dict[int, tuple[Entry, str]], offset: int, entry: Entry
 ) -> dict[int, tuple[Entry, str]]:
     """Replace the segments that a finished swap was made from with the swap."""
-    swap = Segment(folder, offset, files.OFFSET_MAX, entry.size_bytes, True, files.SWAP)
+    swap = Segment(folder, offset, OFFSET_MAX, entry.size_bytes, True, files.SWAP)
     with swap.open() as log:
         end_offset = log.end().offset
     outside = {base: found for base, found in kept.items() if found[1] or not offset <= base < end_offset}

@@ -24,6 +24,7 @@ from sparklog.log.layout import DirectoryView
 from sparklog.log.places import PartitionFolder
 from sparklog.log.properties import properties_in
 from sparklog.log.segment import READ_AROUND, OpenSegment, Segment
+from sparklog.record.format.v2 import OFFSET_MAX
 
 _INDEXES: Final = ((files.TIME_INDEX, TIME_ENTRY), (files.OFFSET_INDEX, OFFSET_ENTRY))
 _POLICY: Final = "/cleanup.policy"
@@ -44,7 +45,7 @@ class LostSegments:
         self._folder = folder
         self._bases: list[int] | None = None
 
-    def within(self, start_offset: int, end_offset: int = files.OFFSET_MAX) -> list[int]:
+    def within(self, start_offset: int, end_offset: int = OFFSET_MAX) -> list[int]:
         """Return the base offsets of the segments with only indexes left, in a range without batches."""
         if self._bases is None:
             # Listed twice: a removal may be between a segment's log and its indexes.
@@ -97,7 +98,7 @@ def orphan_bases(names: Iterable[OffsetFile]) -> set[int]:
 
 def _has_entries(folder: PartitionFolder, base_offset: int) -> bool:
     """Return whether an index without a log has an entry for a batch; one that was never written to has none."""
-    segment = Segment(folder, base_offset, files.OFFSET_MAX, 0, is_last=False)
+    segment = Segment(folder, base_offset, OFFSET_MAX, 0, is_last=False)
     for suffix, layout in _INDEXES:
         try:
             with segment.file(suffix) as index:

@@ -46,7 +46,7 @@ from sparklog.log import files
 from sparklog.log.index import TRANSACTION_ENTRY
 from sparklog.log.layout import PartitionLayout, batch_holding
 from sparklog.log.places import PartitionFolder
-from sparklog.log.scan import scan
+from sparklog.log.scan import scan_range
 from sparklog.log.segment import Window
 from sparklog.record.format import v2
 
@@ -416,7 +416,7 @@ def producers_after(known: KnownProducers, layout: PartitionLayout, now_ms: int 
     """Return the state at the end of a log from the state at an offset; see `producers_at_end`."""
     producers = known.producers if now_ms is None else known.producers.without_expired(now_ms)
     if known.offset < layout.end_offset:
-        for _, window in scan(layout, known.offset, layout.end_offset, fail_on_data_loss=False, is_checked=True):
+        for _, window in scan_range(layout, known.offset, layout.end_offset, fail_on_data_loss=False, is_checked=True):
             producers.fold(window)
     return producers
 

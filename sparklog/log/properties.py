@@ -21,10 +21,10 @@ from sparklog.errors import InvalidOptionError
 LONG_MAX: Final = (1 << 63) - 1
 UNLIMITED: Final = -1
 
-APPEND: Final = "append"
-CLEAN: Final = "clean"
-COMMIT: Final = "commit"
-READ: Final = "read"
+AT_APPEND: Final = "append"
+AT_CLEAN: Final = "clean"
+AT_COMMIT: Final = "commit"
+AT_READ: Final = "read"
 
 _SHOWN_MAX: Final = 200
 _WHOLE_NUMBER: Final = re.compile(r"[+-]?[0-9]{1,19}")
@@ -209,7 +209,7 @@ def option(
     takes: str = "",
     is_required: bool = False,
     also: Iterable[str | Spelling] = (),
-    acts: tuple[str, ...] = (APPEND, COMMIT),
+    acts: tuple[str, ...] = (AT_APPEND, AT_COMMIT),
     idle: str = "",
     doc: str,
 ) -> Any:
@@ -243,7 +243,7 @@ def option(
     also : iterable of str or Spelling
         Other names of the option, the strongest first.
     acts : tuple of str
-        The places where the option has an effect: `APPEND`, `COMMIT`, `READ`.
+        The places where the option has an effect: `AT_APPEND`, `AT_COMMIT`, `AT_READ`.
     idle : str
         Why it has no effect elsewhere.
     doc : str

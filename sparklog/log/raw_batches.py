@@ -12,7 +12,7 @@ from sparklog.errors import CorruptBatchError, InvalidOptionError
 from sparklog.log.damage import DamageScanner
 from sparklog.log.segment import Window, WindowScan
 from sparklog.record.codecs.table import codec_name
-from sparklog.record.decode.columns import LIMITS, DecodeLimits, Decoder, check_crcs
+from sparklog.record.decode.columns import LIMITS, BatchDecoder, DecodeLimits, check_crcs
 from sparklog.record.format.schema import DEFAULT_COLUMNS, RECORD_SCHEMA, chosen_columns
 from sparklog.record.format.v2 import CODEC_MASK, CONTROL, TRANSACTIONAL
 from sparklog.storage.in_memory import InMemoryFile
@@ -115,10 +115,10 @@ def decode(
         view = memoryview(data).cast("B")
     except TypeError as error:
         raise InvalidOptionError(f"what is decoded are bytes in one piece, and not {type(data).__name__}") from error
-    return (batch.select(names) for batch in _decoded(view, Decoder(names, reaches_log_end=True, limits=limits)))
+    return (batch.select(names) for batch in _decoded(view, BatchDecoder(names, reaches_log_end=True, limits=limits)))
 
 
-def _decoded(data: memoryview, decoder: Decoder) -> Iterator[pa.RecordBatch]:
+def _decoded(data: memoryview, decoder: BatchDecoder) -> Iterator[pa.RecordBatch]:
     file, expected_offset = InMemoryFile(data), 0
     scan = WindowScan(file, 0)
     for window in scan:

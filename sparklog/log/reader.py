@@ -19,13 +19,13 @@ from sparklog.log.layout import PartitionLayout, read_layout
 from sparklog.log.places import LogDirectory, PartitionFolder
 from sparklog.log.pruning import pruned_range
 from sparklog.log.raw_batches import RawBatch, raw_batches_of
-from sparklog.log.scan import first_damaged, located, refuse_damaged_end, scan
+from sparklog.log.scan import first_damaged, located, refuse_damaged_end, scan_range
 from sparklog.log.segment import Segment, Window
 from sparklog.log.time_lookup import LATEST, first_offset_at, starts_by_file_times
 from sparklog.log.times import Time, to_ms
 from sparklog.log.transactions import TransactionMarkers, last_stable_offset
 from sparklog.log.where_parser import parse_where
-from sparklog.record.decode.columns import LIMITS, DecodeLimits, Decoder
+from sparklog.record.decode.columns import LIMITS, BatchDecoder, DecodeLimits
 from sparklog.record.decode.where import Constant, Where
 from sparklog.record.decode.where_program import BatchFilter
 from sparklog.record.format.arrays import bounded, scalar_of
@@ -340,7 +340,7 @@ class LogReader:
         return start, end
 
     def _raw(self, start: int, end: int) -> Iterator[RawBatch]:
-        for segment, window in scan(self._layout, start, end):
+        for segment, window in scan_range(self._layout, start, end):
             failure = first_damaged(segment, window)
             if failure is None:
                 yield from raw_batches_of(window)
@@ -370,7 +370,7 @@ class LogReader:
             start, end = pruned_range(self._layout, where, start, end)
         markers = TransactionMarkers(self._layout, start) if committed else None
         columns = [name for name in schema.names if name != FILE_COLUMN]
-        decoder = Decoder(
+        decoder = BatchDecoder(
             columns,
             start_offset=start,
             end_offset=end,
@@ -405,7 +405,7 @@ class LogReader:
         chosen: BatchFilter | None,
     ) -> Iterator[tuple[Segment, Window, CorruptBatchError | None]]:
         """Yield the batches to decode, and what is wrong with the first one behind them that is damaged, if any is."""
-        for segment, window in scan(self._layout, start, end, fail_on_data_loss):
+        for segment, window in scan_range(self._layout, start, end, fail_on_data_loss):
             headers, failure = window.headers, None
             is_wanted = ~headers.is_control
             if markers is not None:

@@ -14,14 +14,14 @@ from sparklog.log.layout import PartitionLayout, read_layout
 from sparklog.log.losses import LostSegments, refuse_cut_end
 from sparklog.log.segment import OpenSegment, Segment, Window
 from sparklog.record.batches.framing import checksum_fault
-from sparklog.record.format.headers import Column
+from sparklog.record.format.streams import Int64s
 
 _log = logging.getLogger("sparklog")
 
 _MISSES_MAX: Final = 5
 
 
-def scan(
+def scan_range(
     layout: PartitionLayout,
     start_offset: int,
     end_offset: int,
@@ -71,7 +71,7 @@ def _batches(
     is_checked: bool,
     lost: LostSegments,
 ) -> Iterator[tuple[Segment, Window]]:
-    """Scan the batches for `scan`."""
+    """Scan the batches for `scan_range`."""
     path, offset, misses = layout.path, start_offset, 0
     while offset < end_offset:
         if offset < layout.start_offset or not layout.segments:
@@ -93,7 +93,7 @@ def _batches(
                     if first < len(last_offsets):
                         chosen = Window(window.buffer, window.headers[first : last + 1])
                         if is_checked:
-                            refuse_damaged(segment, chosen)
+                            refuse_damaged_window(segment, chosen)
                         yield segment, chosen
                     reached, magic = int(last_offsets[-1]) + 1, int(window.headers.column("magic")[-1])
                     offset = max(offset, reached)
@@ -157,7 +157,7 @@ def is_as_listed(segment: Segment, listed: PartitionLayout) -> bool:
     return (found.size_bytes, found.upper_offset) == (segment.size_bytes, segment.upper_offset)
 
 
-def refuse_damaged(segment: Segment, window: Window) -> None:
+def refuse_damaged_window(segment: Segment, window: Window) -> None:
     """Raise `CorruptBatchError` for the first batch of a window whose checksum differs."""
     # The import loads compiled code, which the planning of a read without transactions does not need.
     from sparklog.record.decode.columns import check_crcs
@@ -169,7 +169,7 @@ def refuse_damaged(segment: Segment, window: Window) -> None:
 def first_damaged(segment: Segment, window: Window) -> CorruptBatchError | None:
     """Return the error of the first batch of a window whose checksum differs; None where all are right."""
     try:
-        refuse_damaged(segment, window)
+        refuse_damaged_window(segment, window)
     except CorruptBatchError as error:
         return error
     return None
@@ -198,7 +198,7 @@ def refuse_damaged_end(layout: PartitionLayout) -> None:
         if header is None:
             return
         window = log.read(header)
-    refuse_damaged(segment, window)
+    refuse_damaged_window(segment, window)
     if int(header.column("record_count")[0]) < 0:
         # The import loads compiled code, as above.
         from sparklog.record.decode.columns import decode_batches
@@ -225,7 +225,7 @@ def _check_skipped(segment: Segment, window: Window, first: int, offset: int) ->
         )
 
 
-def _rows_of(last_offsets: Column, start_offset: int, end_offset: int) -> tuple[int, int]:
+def _rows_of(last_offsets: Int64s, start_offset: int, end_offset: int) -> tuple[int, int]:
     """Return the rows of the first and the last batch of a range; if the range continues, the last row is the end."""
     # Shortcut: a search copies the column, and most ranges hold all batches of a window.
     if last_offsets[0] >= start_offset and last_offsets[-1] < end_offset - 1:

@@ -19,10 +19,10 @@ from sparklog.record.batches.framing import HEADER_BYTES_MAX, first_header
 from sparklog.record.decode.columns import decode_batches
 from sparklog.record.format.arrays import numbers_of
 from sparklog.record.format.headers import BatchHeaders
+from sparklog.record.format.streams import Int64s
 
 Flags = np.ndarray[Any, np.dtype[np.bool_]]
-Numbers = np.ndarray[Any, np.dtype[np.int64]]
-Records = tuple[Numbers, Numbers, Numbers]
+RecordArrays = tuple[Int64s, Int64s, Int64s]
 
 _COLUMNS: Final = ("key", "offset", "timestamp", "position")
 
@@ -74,7 +74,7 @@ class CheckedBatches:
     window: Window
     is_sound: Flags
     expected_offset: int
-    records: Records
+    records: RecordArrays
 
     @property
     def headers(self) -> BatchHeaders:
@@ -145,7 +145,7 @@ def _unreadable_batch(path: str, batch: np.void, reason: str) -> Unreadable:
     return Unreadable(path, position, batch_bytes, int(batch["base_offset"]), int(batch["last_offset"]) + 1, reason)
 
 
-def _decoded(window: Window) -> tuple[Records, dict[int, CorruptBatchError]]:
+def _decoded(window: Window) -> tuple[RecordArrays, dict[int, CorruptBatchError]]:
     """Decode every record of the sound batches; return also the errors of the other batches, by row."""
     headers = window.headers
     errors: dict[int, CorruptBatchError] = {}
@@ -163,7 +163,7 @@ def _decoded(window: Window) -> tuple[Records, dict[int, CorruptBatchError]]:
     return (positions, offsets, timestamps), errors
 
 
-def _pieces(window: Window, headers: BatchHeaders) -> list[Records]:
+def _pieces(window: Window, headers: BatchHeaders) -> list[RecordArrays]:
     return [
         (
             numbers_of(batch.column("position")),

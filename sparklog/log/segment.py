@@ -28,7 +28,7 @@ from sparklog.log.damage import (
     DamageScanner,
     is_intact_at,
     is_written_meanwhile,
-    refuse_damaged,
+    refuse_damaged_batches,
     whole_batch_at,
 )
 from sparklog.log.index import OffsetEntry, floor_offset, floor_time
@@ -349,7 +349,7 @@ class OpenSegment:
             is_late = (headers.column("max_timestamp") >= timestamp) & (headers.column("last_offset") >= start_offset)
             rows = np.flatnonzero(is_late)
             passed = headers[: int(rows[0])] if len(rows) else headers
-            refuse_damaged(self._file, passed, self.segment.path(), READ_AROUND)
+            refuse_damaged_batches(self._file, passed, self.segment.path(), READ_AROUND)
             if len(rows):
                 return headers[int(rows[0]) : int(rows[0]) + 1]
         return None
@@ -370,7 +370,7 @@ class OpenSegment:
             return self.start
         header = self.first_batch_from(entry.offset)
         if header is not None and header.column("max_timestamp")[0] == entry.timestamp:
-            refuse_damaged(self._file, header, self.segment.path(), READ_AROUND)
+            refuse_damaged_batches(self._file, header, self.segment.path(), READ_AROUND)
             return OffsetPosition(int(header.column("position")[0]), self.segment.base_offset)
         self._distrust(files.TIME_INDEX, f"timestamp {entry.timestamp} at offset {entry.offset}")
         return self.start

@@ -18,7 +18,7 @@ import numpy as np
 
 from sparklog.log.layout import PartitionLayout, batch_holding
 from sparklog.log.producer_state import Producers, snapshot_before
-from sparklog.log.scan import refuse_damaged, scan
+from sparklog.log.scan import refuse_damaged_window, scan_range
 from sparklog.log.segment import Window
 from sparklog.record.format import v2
 from sparklog.record.format.headers import LOWEST_OFFSET, BatchHeaders
@@ -96,10 +96,10 @@ def _stable_and_open(
     checked_offset : int
         All batches between the previous last stable offset and this one have been checked.
     """
-    for segment, window in scan(layout, start_offset, layout.end_offset, fail_on_data_loss=False):
+    for segment, window in scan_range(layout, start_offset, layout.end_offset, fail_on_data_loss=False):
         # Batches outside transactions, which may be nearly all, do not matter here.
         chosen = Window(window.buffer, window.headers.where(_is_in_transaction(window.headers)))
-        refuse_damaged(segment, Window(window.buffer, chosen.headers.where(chosen.headers.is_control)))
+        refuse_damaged_window(segment, Window(window.buffer, chosen.headers.where(chosen.headers.is_control)))
         producers.fold(chosen)
     first_unstable = producers.first_unstable_offset
     is_open = {key: producers.entries[key] for key in producers.open_transactions}
@@ -107,7 +107,7 @@ def _stable_and_open(
         return layout.end_offset, Producers(is_open)
     stable_offset = max(first_unstable, layout.start_offset)
     unchecked_offset = max(stable_offset, checked_offset)
-    for _ in scan(layout, unchecked_offset, layout.end_offset, fail_on_data_loss=False, is_checked=True):
+    for _ in scan_range(layout, unchecked_offset, layout.end_offset, fail_on_data_loss=False, is_checked=True):
         pass
     return stable_offset, Producers(is_open)
 
@@ -132,7 +132,7 @@ class TransactionMarkers:
     def __init__(self, layout: PartitionLayout, start_offset: int) -> None:
         # Offsets that are gone meanwhile are no error here, since the reader notices. All batches are checked,
         # since a marker with a wrong header looks like any other batch.
-        self._windows = scan(layout, start_offset, layout.end_offset, fail_on_data_loss=False, is_checked=True)
+        self._windows = scan_range(layout, start_offset, layout.end_offset, fail_on_data_loss=False, is_checked=True)
         self._markers: defaultdict[int, deque[tuple[int, bool]]] = defaultdict(deque)
 
     def is_aborted(self, headers: BatchHeaders) -> np.ndarray[Any, np.dtype[np.bool_]]:
@@ -191,9 +191,9 @@ class EndMarkers:
 
     def __init__(self, layout: PartitionLayout) -> None:
         found: defaultdict[int, list[tuple[int, TransactionState]]] = defaultdict(list)
-        for segment, window in scan(layout, layout.start_offset, layout.end_offset, fail_on_data_loss=False):
+        for segment, window in scan_range(layout, layout.start_offset, layout.end_offset, fail_on_data_loss=False):
             headers = window.headers
-            refuse_damaged(segment, Window(window.buffer, headers.where(headers.is_control)))
+            refuse_damaged_window(segment, Window(window.buffer, headers.where(headers.is_control)))
             for row in np.flatnonzero(headers.is_control).tolist():
                 marker = v2.end_marker(window.batch(row))
                 if marker is not None:

@@ -30,7 +30,6 @@ from sparklog.record.decode.where import (
     AT_LEAST,
     AT_MOST,
     BELOW,
-    COLUMNS,
     CONTAINS,
     ENDS_WITH,
     HEADERS,
@@ -43,6 +42,7 @@ from sparklog.record.decode.where import (
     STARTS_WITH,
     TIMESTAMP,
     TOPIC,
+    WHERE_COLUMNS,
     BytesTest,
     Constant,
     Node,
@@ -78,7 +78,7 @@ _EQUAL: Final = ("=", "==")
 _DIFFERENT: Final = ("!=", "<>")
 _COMPARISONS: Final = (*_EQUAL, *_DIFFERENT, BELOW, AT_MOST, ABOVE, AT_LEAST)
 _TEXT_OPERATORS: Final = {each.lower(): each for each in (STARTS_WITH, ENDS_WITH, CONTAINS)}
-_COLUMNS: Final = {name.lower(): name for name in COLUMNS}
+_COLUMNS: Final = {name.lower(): name for name in WHERE_COLUMNS}
 _OR_BYTES: Final = ", or bytes as X'00ff'"
 _SHOWN_CHARACTERS: Final = 40
 _DIGITS: Final = re.compile("[+-]?[0-9]{1,40}")
@@ -192,7 +192,7 @@ class _Parser:
         token = self._next
         name = _COLUMNS.get(token.text.lower()) if token.kind == "word" else None
         if name is None:
-            hint = f"the columns are {', '.join(COLUMNS)}"
+            hint = f"the columns are {', '.join(WHERE_COLUMNS)}"
             raise self._refused(
                 "expected a column" if token.kind != "word" else f"no column {_cut(token.text)!r}",
                 did_you_mean(token.text.lower(), _COLUMNS, hint) if token.kind == "word" else hint,

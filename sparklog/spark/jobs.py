@@ -14,15 +14,15 @@ from sparklog.jobs.load import arguments as loading
 from sparklog.jobs.verification import verify as verify_logs
 from sparklog.spark.runner import SparkRunner
 
-P = ParamSpec("P")
-R = TypeVar("R")
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
 
 
-def _on_spark(job: Callable[P, R]) -> Callable[P, R]:
+def _on_spark(job: Callable[_P, _R]) -> Callable[_P, _R]:
     """Let a job take ``spark=``, a Spark session, which then runs its tasks."""
 
     @wraps(job)
-    def run(*args: P.args, **kwargs: P.kwargs) -> R:
+    def run(*args: _P.args, **kwargs: _P.kwargs) -> _R:
         session = kwargs.get("spark")
         if session is not None:
             kwargs["spark"] = SparkRunner(session)  # type: ignore[arg-type]

@@ -25,11 +25,11 @@ import pyarrow.compute as pc
 from sparklog.errors import CorruptLogError, MessageDecodeError
 from sparklog.log.files import METADATA_TOPIC
 from sparklog.system.cluster_state import ClusterState
-from sparklog.system.codecs import NO_UUID, Fields
-from sparklog.system.framed import FRAMED_HISTORY_SCHEMA, RECORD_FIELDS, Framed, decode_frame, framed_history
+from sparklog.system.codecs import NO_UUID, MessageFields
+from sparklog.system.framed import FRAMED_HISTORY_SCHEMA, RECORD_FIELDS, FramedRecord, decode_frame, framed_history
 from sparklog.system.messages import is_known_frame, message
 from sparklog.system.metadata_snapshots import control_batches, newest_snapshot
-from sparklog.system.records import TIMESTAMP, TRANSACTION_COLUMN, InternalLog, Unreadable, arrays_of, known
+from sparklog.system.records import TIMESTAMP, TRANSACTION_COLUMN, InternalLog, Undecodable, arrays_of, known
 
 _log = logging.getLogger("sparklog")
 
@@ -120,13 +120,13 @@ RECOVERY_STATES: Final = ("RECOVERED", "RECOVERING")
 class Counting(NamedTuple):
     """A record that counts: ``offset`` is None in a snapshot, and ``snapshot`` its end offset there."""
 
-    record: Framed
+    record: FramedRecord
     offset: int | None
     timestamp: int
     snapshot: int | None
 
 
-def current_records(log: InternalLog, unreadable: Unreadable) -> pa.Table:
+def current_records(log: InternalLog, unreadable: Undecodable) -> pa.Table:
     """Return the records that make the state: the newest snapshot's, then the log's after it."""
     rows = [
         (*each.record.row(), each.offset, each.timestamp, each.snapshot) for each in counting_records(log, unreadable)
@@ -135,7 +135,7 @@ def current_records(log: InternalLog, unreadable: Unreadable) -> pa.Table:
 
 
 def records_history(
-    log: InternalLog, unreadable: Unreadable, names: Sequence[str] | None = None
+    log: InternalLog, unreadable: Undecodable, names: Sequence[str] | None = None
 ) -> Iterator[pa.RecordBatch]:
     """Return every record of the log in order, or only records of some names, without the contents of snapshots."""
     spans = _transactions(log)
@@ -145,7 +145,7 @@ def records_history(
     )
 
 
-def counting_records(log: InternalLog, unreadable: Unreadable) -> Iterator[Counting]:
+def counting_records(log: InternalLog, unreadable: Undecodable) -> Iterator[Counting]:
     """Yield the records that count, in order.
 
     Raises
@@ -173,7 +173,7 @@ def counting_records(log: InternalLog, unreadable: Unreadable) -> Iterator[Count
         yield from _without_undecided(_log_records(log, start, unreadable))
 
 
-def _log_records(log: InternalLog, start: int, unreadable: Unreadable) -> Iterator[Counting]:
+def _log_records(log: InternalLog, start: int, unreadable: Undecodable) -> Iterator[Counting]:
     for batch in log.batches(start):
         for value, offset, timestamp in _rows_of(batch):
             found = _decoded(log, value, offset, unreadable)
@@ -187,7 +187,7 @@ def _rows_of(batch: pa.RecordBatch) -> Iterator[tuple[bytes | None, int, int]]:
     return zip(values, offsets, batch.column("timestamp").cast(pa.int64()).to_pylist(), strict=True)
 
 
-def _decoded(log: InternalLog, value: bytes | None, offset: int | None, unreadable: Unreadable) -> Framed | None:
+def _decoded(log: InternalLog, value: bytes | None, offset: int | None, unreadable: Undecodable) -> FramedRecord | None:
     """Decode a record; return None for a record of an unknown type, which is counted."""
     try:
         return decode_frame(value, _COMPONENT)
@@ -243,7 +243,7 @@ def _with_transactions(batch: pa.RecordBatch, spans: Sequence[tuple[int, int, st
     return batch.set_column(column, TRANSACTION_COLUMN, pa.array(states, pa.string()))
 
 
-def _state(log: InternalLog, unreadable: Unreadable) -> ClusterState:
+def _state(log: InternalLog, unreadable: Undecodable) -> ClusterState:
     state = ClusterState()
     for each in counting_records(log, unreadable):
         state.apply(each.record)
@@ -261,7 +261,7 @@ def _table(rows: Sequence[Sequence[Any]], schema: pa.Schema) -> pa.Table:
     return pa.table(arrays_of(rows, schema), schema=schema)
 
 
-def current_topics(log: InternalLog, unreadable: Unreadable) -> pa.Table:
+def current_topics(log: InternalLog, unreadable: Undecodable) -> pa.Table:
     """Return the topics, each with its configs."""
     state = _state(log, unreadable)
     rows = [
@@ -277,7 +277,7 @@ def current_topics(log: InternalLog, unreadable: Unreadable) -> pa.Table:
     return _table(rows, TOPICS_SCHEMA)
 
 
-def current_partitions(log: InternalLog, unreadable: Unreadable) -> pa.Table:
+def current_partitions(log: InternalLog, unreadable: Undecodable) -> pa.Table:
     """Return the partitions of all topics: leaders, epochs and replicas."""
     state = _state(log, unreadable)
     rows = [
@@ -288,7 +288,7 @@ def current_partitions(log: InternalLog, unreadable: Unreadable) -> pa.Table:
     return _table(rows, PARTITIONS_SCHEMA)
 
 
-def _partition_row(topic: str, topic_id: str, number: int, fields: Fields) -> tuple[Any, ...]:
+def _partition_row(topic: str, topic_id: str, number: int, fields: MessageFields) -> tuple[Any, ...]:
     recovery = fields["leaderRecoveryState"]
     return (
         topic,
@@ -308,7 +308,7 @@ def _partition_row(topic: str, topic_id: str, number: int, fields: Fields) -> tu
     )
 
 
-def current_configs(log: InternalLog, unreadable: Unreadable) -> pa.Table:
+def current_configs(log: InternalLog, unreadable: Undecodable) -> pa.Table:
     """Return the configs of topics, brokers, groups and others."""
     state = _state(log, unreadable)
     rows = sorted(
@@ -319,13 +319,13 @@ def current_configs(log: InternalLog, unreadable: Unreadable) -> pa.Table:
     return _table(rows, CONFIGS_SCHEMA)
 
 
-def current_brokers(log: InternalLog, unreadable: Unreadable) -> pa.Table:
+def current_brokers(log: InternalLog, unreadable: Undecodable) -> pa.Table:
     """Return the registered brokers."""
     state = _state(log, unreadable)
     return _table([_broker_row(fields) for _, fields in sorted(state.brokers.items())], BROKERS_SCHEMA)
 
 
-def _broker_row(fields: Fields) -> tuple[Any, ...]:
+def _broker_row(fields: MessageFields) -> tuple[Any, ...]:
     return (
         fields["brokerId"],
         fields["brokerEpoch"],
@@ -355,12 +355,12 @@ def _broker_row(fields: Fields) -> tuple[Any, ...]:
     )
 
 
-def _by_name(listed: list[Fields]) -> list[Fields]:
+def _by_name(listed: list[MessageFields]) -> list[MessageFields]:
     """Sort by name, since a snapshot has another order than the log."""
     return sorted(listed, key=lambda each: str(each["name"]))
 
 
-def current_features(log: InternalLog, unreadable: Unreadable) -> pa.Table:
+def current_features(log: InternalLog, unreadable: Undecodable) -> pa.Table:
     """Return the enabled features, and their levels."""
     features = dict(_state(log, unreadable).features)
     level = _kraft_version(log, unreadable)
@@ -369,7 +369,7 @@ def current_features(log: InternalLog, unreadable: Unreadable) -> pa.Table:
     return _table(sorted(features.items()), FEATURES_SCHEMA)
 
 
-def _kraft_version(log: InternalLog, unreadable: Unreadable) -> int:
+def _kraft_version(log: InternalLog, unreadable: Undecodable) -> int:
     """Return the level of ``kraft.version``, which only a control record of the log or the snapshot has."""
     snapshot, columns, level = newest_snapshot(log.layout.folder), ("key", "value", "offset"), 0
     start = 0 if snapshot is None else snapshot.end_offset

@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from sparklog.system.codecs import Fields
-from sparklog.system.framed import Framed
+from sparklog.system.codecs import MessageFields
+from sparklog.system.framed import FramedRecord
 
 _LEADER_STAYS: Final = -2
 _TOPIC_CONFIG: Final = 2
@@ -51,23 +51,23 @@ class ClusterState:
 
     def __init__(self) -> None:
         self.topics: dict[str, str] = {}
-        self.partitions: dict[str, dict[int, Fields]] = {}
+        self.partitions: dict[str, dict[int, MessageFields]] = {}
         self.configs: dict[tuple[int, str], dict[str, str]] = {}
-        self.brokers: dict[int, Fields] = {}
+        self.brokers: dict[int, MessageFields] = {}
         self.features: dict[str, int] = {}
         self.missing: list[str] = []
 
-    def apply(self, record: Framed) -> None:
+    def apply(self, record: FramedRecord) -> None:
         """Replay a record. Records of other types are ignored."""
         replay = _REPLAYS.get(record.name)
         if replay is not None:
             replay(self, record.fields)
 
-    def _add_topic(self, fields: Fields) -> None:
+    def _add_topic(self, fields: MessageFields) -> None:
         self.topics[fields["topicId"]] = fields["name"]
         self.partitions.setdefault(fields["topicId"], {})
 
-    def _remove_topic(self, fields: Fields) -> None:
+    def _remove_topic(self, fields: MessageFields) -> None:
         name = self.topics.pop(fields["topicId"], None)
         self.partitions.pop(fields["topicId"], None)
         if name is None:
@@ -75,10 +75,10 @@ class ClusterState:
         else:
             self.configs.pop((_TOPIC_CONFIG, name), None)
 
-    def _add_partition(self, fields: Fields) -> None:
+    def _add_partition(self, fields: MessageFields) -> None:
         self.partitions.setdefault(fields["topicId"], {})[fields["partitionId"]] = fields
 
-    def _change_partition(self, fields: Fields) -> None:
+    def _change_partition(self, fields: MessageFields) -> None:
         topic_id, number = fields["topicId"], fields["partitionId"]
         now = self.partitions.get(topic_id, {}).get(number)
         if now is None:
@@ -91,31 +91,31 @@ class ClusterState:
             changed["leaderRecoveryState"] = fields["leaderRecoveryState"]
         self.partitions[topic_id][number] = {**now, **changed, "partitionEpoch": now["partitionEpoch"] + 1}
 
-    def _clear_elr(self, fields: Fields) -> None:
+    def _clear_elr(self, fields: MessageFields) -> None:
         for topic_id, name in self.topics.items():
             if fields["topicName"] not in ("", name):
                 continue
             for number, now in self.partitions[topic_id].items():
                 if now["eligibleLeaderReplicas"] or now["lastKnownElr"]:
-                    cleared: Fields = {"eligibleLeaderReplicas": [], "lastKnownElr": []}
+                    cleared: MessageFields = {"eligibleLeaderReplicas": [], "lastKnownElr": []}
                     cleared["partitionEpoch"] = now["partitionEpoch"] + 1
                     self.partitions[topic_id][number] = {**now, **cleared}
 
-    def _set_config(self, fields: Fields) -> None:
+    def _set_config(self, fields: MessageFields) -> None:
         of = fields["resourceType"], fields["resourceName"]
         if fields["value"] is not None:
             self.configs.setdefault(of, {})[fields["name"]] = fields["value"]
         else:
             self.configs.get(of, {}).pop(fields["name"], None)
 
-    def _register_broker(self, fields: Fields) -> None:
+    def _register_broker(self, fields: MessageFields) -> None:
         self.brokers[fields["brokerId"]] = fields
 
-    def _unregister_broker(self, fields: Fields) -> None:
+    def _unregister_broker(self, fields: MessageFields) -> None:
         self.brokers.pop(fields["brokerId"], None)
 
-    def _change_broker(self, fields: Fields) -> None:
-        changed: Fields = {}
+    def _change_broker(self, fields: MessageFields) -> None:
+        changed: MessageFields = {}
         if fields["fenced"] in _FENCED:
             changed["fenced"] = _FENCED[fields["fenced"]]
         if fields["inControlledShutdown"] == 1:
@@ -126,19 +126,19 @@ class ClusterState:
             changed["cordonedLogDirs"] = fields["cordonedLogDirs"]
         self._update_broker(fields["brokerId"], changed)
 
-    def _update_broker(self, broker_id: int, changed: Fields) -> None:
+    def _update_broker(self, broker_id: int, changed: MessageFields) -> None:
         if broker_id in self.brokers:
             self.brokers[broker_id] = {**self.brokers[broker_id], **changed}
         else:
             self.missing.append(f"the broker {broker_id} that is changed")
 
-    def _fence_broker(self, fields: Fields) -> None:
+    def _fence_broker(self, fields: MessageFields) -> None:
         self._update_broker(fields["id"], {"fenced": True})
 
-    def _unfence_broker(self, fields: Fields) -> None:
+    def _unfence_broker(self, fields: MessageFields) -> None:
         self._update_broker(fields["id"], {"fenced": False})
 
-    def _set_feature(self, fields: Fields) -> None:
+    def _set_feature(self, fields: MessageFields) -> None:
         if fields["featureLevel"]:
             self.features[fields["name"]] = fields["featureLevel"]
         else:

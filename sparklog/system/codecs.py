@@ -34,7 +34,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
 
-Fields = dict[str, Any]
+MessageFields = dict[str, Any]
 Read = Callable[[bytes, int], tuple[Any, int]]
 """Decodes the value at a position, and returns it with the position after it."""
 Write = Callable[[Any, bytearray], None]
@@ -59,7 +59,7 @@ class Malformed(Exception):  # noqa: N818 - it is caught here, and becomes an er
 
 
 @dataclass(frozen=True)
-class Codec:
+class TypeCodec:
     """Reads and writes one type of a definition."""
 
     read: Read
@@ -88,7 +88,7 @@ class Compiler:
     is_flexible: bool
     structs: Mapping[str, Sequence[Mapping[str, Any]]]
 
-    def struct(self, fields: Sequence[Mapping[str, Any]]) -> Codec:
+    def struct(self, fields: Sequence[Mapping[str, Any]]) -> TypeCodec:
         defaults, plain, tagged = {}, [], []
         for field in fields:
             name = _first_to_lower(field["name"])
@@ -106,7 +106,7 @@ class Compiler:
         ]
         is_flexible = self.is_flexible
 
-        def read(data: bytes, position: int) -> tuple[Fields, int]:
+        def read(data: bytes, position: int) -> tuple[MessageFields, int]:
             values = defaults.copy()
             for name, read_field in readers:
                 values[name], position = read_field(data, position)
@@ -120,14 +120,14 @@ class Compiler:
             if is_flexible:
                 _write_tags(values, out, write_tags)
 
-        return Codec(read, write)
+        return TypeCodec(read, write)
 
-    def _field(self, field: Mapping[str, Any], *, is_tagged: bool) -> Codec:
+    def _field(self, field: Mapping[str, Any], *, is_tagged: bool) -> TypeCodec:
         kind, is_nullable = field["type"], self._has(field, "nullableVersions")
         if kind in _NUMBERS:
             return _number(_NUMBERS[kind])
         if kind == "uuid":
-            return Codec(_read_uuid, _write_uuid)
+            return TypeCodec(_read_uuid, _write_uuid)
         if kind in ("string", "bytes"):
             prefix = _COMPACT if self.is_flexible else _Length(_INT16 if kind == "string" else _INT32)
             return _text(prefix, is_nullable) if kind == "string" else _octets(prefix, is_nullable)
@@ -175,7 +175,7 @@ def _first_to_lower(name: str) -> str:
     return name[:1].lower() + name[1:]
 
 
-def _number(form: struct.Struct) -> Codec:
+def _number(form: struct.Struct) -> TypeCodec:
     unpack, size = form.unpack_from, form.size
 
     def read(data: bytes, position: int) -> tuple[Any, int]:
@@ -184,7 +184,7 @@ def _number(form: struct.Struct) -> Codec:
     def write(value: Any, out: bytearray) -> None:
         out += form.pack(value)
 
-    return Codec(read, write)
+    return TypeCodec(read, write)
 
 
 @dataclass(frozen=True)
@@ -218,7 +218,7 @@ _COMPACT: Final = _CompactLength()
 _Prefix = _Length | _CompactLength
 
 
-def _octets(prefix: _Prefix, is_nullable: bool) -> Codec:
+def _octets(prefix: _Prefix, is_nullable: bool) -> TypeCodec:
     read_length = prefix.read
 
     def read(data: bytes, position: int) -> tuple[bytes | None, int]:
@@ -235,10 +235,10 @@ def _octets(prefix: _Prefix, is_nullable: bool) -> Codec:
         prefix.write(-1 if value is None else len(value), out)
         out += value or b""
 
-    return Codec(read, write)
+    return TypeCodec(read, write)
 
 
-def _text(prefix: _Prefix, is_nullable: bool) -> Codec:
+def _text(prefix: _Prefix, is_nullable: bool) -> TypeCodec:
     octets = _octets(prefix, is_nullable)
     read_octets = octets.read
 
@@ -252,10 +252,10 @@ def _text(prefix: _Prefix, is_nullable: bool) -> Codec:
     def write(value: str | None, out: bytearray) -> None:
         octets.write(None if value is None else value.encode(), out)
 
-    return Codec(read, write)
+    return TypeCodec(read, write)
 
 
-def _array(prefix: _Prefix, element: Codec, is_nullable: bool) -> Codec:
+def _array(prefix: _Prefix, element: TypeCodec, is_nullable: bool) -> TypeCodec:
     read_element, write_element = element.read, element.write
 
     def read(data: bytes, position: int) -> tuple[list[Any] | None, int]:
@@ -277,14 +277,14 @@ def _array(prefix: _Prefix, element: Codec, is_nullable: bool) -> Codec:
         for value in values or ():
             write_element(value, out)
 
-    return Codec(read, write)
+    return TypeCodec(read, write)
 
 
-def _nullable(whole: Codec, is_tagged: bool) -> Codec:
+def _nullable(whole: TypeCodec, is_tagged: bool) -> TypeCodec:
     """Return the codec of a nullable struct. The byte before it differs for tagged fields."""
     null, present = (b"\x00", b"\x01") if is_tagged else (b"\xff", b"\x01")
 
-    def read(data: bytes, position: int) -> tuple[Fields | None, int]:
+    def read(data: bytes, position: int) -> tuple[MessageFields | None, int]:
         mark = data[position : position + 1]
         if mark == null:
             return None, position + 1
@@ -297,7 +297,7 @@ def _nullable(whole: Codec, is_tagged: bool) -> Codec:
         if value is not None:
             whole.write(value, out)
 
-    return Codec(read, write)
+    return TypeCodec(read, write)
 
 
 def _check_null(is_nullable: bool, position: int) -> None:
@@ -305,7 +305,7 @@ def _check_null(is_nullable: bool, position: int) -> None:
         raise Malformed(f"null at byte {position}, where there must be a value")
 
 
-def _read_tags(data: bytes, position: int, known: Mapping[int, tuple[str, Read]], values: Fields) -> int:
+def _read_tags(data: bytes, position: int, known: Mapping[int, tuple[str, Read]], values: MessageFields) -> int:
     """Decode the tagged fields of a struct into its values; return the position after them."""
     count = data[position]
     if not count:

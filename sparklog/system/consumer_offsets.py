@@ -28,16 +28,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sparklog.errors import MessageDecodeError
-from sparklog.system.codecs import NO_UUID, Fields
+from sparklog.system.codecs import NO_UUID, MessageFields
 from sparklog.system.messages import json_of, message
 from sparklog.system.records import (
     HISTORY_FIELDS,
     TIMESTAMP,
-    Decoded,
+    DecodedMessage,
     InternalLog,
-    Unreadable,
+    Undecodable,
     arrays_of,
-    decode_records,
+    decode_coordinator_records,
     history,
     known,
     last_records,
@@ -129,23 +129,23 @@ def _is_of_group(kind: int | None) -> bool:
     return kind is None or kind not in _OFFSETS
 
 
-def current_offsets(log: InternalLog, unreadable: Unreadable) -> pa.Table:
+def current_offsets(log: InternalLog, unreadable: Undecodable) -> pa.Table:
     """Return the current offsets, one row for each group, topic and partition."""
     last = last_records(log, _without_legacy_types)
     rows = [
         (*_offset_row(found), TOPIC)
-        for _, found in decode_records(log, last, _COMPONENT, unreadable, _is_offset)
+        for _, found in decode_coordinator_records(log, last, _COMPONENT, unreadable, _is_offset)
         if found.is_there
     ]
     return pa.table(arrays_of(rows, OFFSETS_SCHEMA), schema=OFFSETS_SCHEMA)
 
 
-def offsets_history(log: InternalLog, unreadable: Unreadable) -> Iterator[pa.RecordBatch]:
+def offsets_history(log: InternalLog, unreadable: Undecodable) -> Iterator[pa.RecordBatch]:
     """Return every commit of an offset and every tombstone, in the order of the log."""
     return history(log, _COMPONENT, unreadable, _is_offset, _offset_row, OFFSETS_HISTORY_SCHEMA)
 
 
-def current_groups(log: InternalLog, unreadable: Unreadable) -> pa.Table:
+def current_groups(log: InternalLog, unreadable: Undecodable) -> pa.Table:
     """Return the current groups.
 
     A group that has only committed offsets counts, as it does to a broker: as classic, and empty. So does a group
@@ -153,14 +153,14 @@ def current_groups(log: InternalLog, unreadable: Unreadable) -> pa.Table:
     """
     groups: defaultdict[str, _Group] = defaultdict(_Group)
     last = last_records(log, _without_legacy_types, with_open=True)
-    for _, found in decode_records(log, last, _COMPONENT, unreadable, lambda _: True):
+    for _, found in decode_coordinator_records(log, last, _COMPONENT, unreadable, lambda _: True):
         if found.key and (found.is_there or found.is_raw):
             groups[_group_of(found.key)].apply(found)
     rows = [groups[name].row(name, log.topic_names) for name in sorted(groups)]
     return pa.table(arrays_of(rows, GROUPS_SCHEMA), schema=GROUPS_SCHEMA)
 
 
-def groups_history(log: InternalLog, unreadable: Unreadable) -> Iterator[pa.RecordBatch]:
+def groups_history(log: InternalLog, unreadable: Undecodable) -> Iterator[pa.RecordBatch]:
     """Return every record about groups, in the order of the log."""
     return history(log, _COMPONENT, unreadable, _is_of_group, _record_row, GROUPS_HISTORY_SCHEMA)
 
@@ -173,12 +173,12 @@ def _without_legacy_types(keys: pa.ChunkedArray) -> pa.ChunkedArray:
     return pc.if_else(is_legacy, pc.binary_replace_slice(keys, 0, 2, b"\0\1"), keys)
 
 
-def _group_of(key: Fields) -> str:
+def _group_of(key: MessageFields) -> str:
     group: str = key["group"] if "group" in key else key["groupId"]
     return group
 
 
-def _offset_row(found: Decoded) -> tuple[Any, ...]:
+def _offset_row(found: DecodedMessage) -> tuple[Any, ...]:
     key, value = found.key, found.value
     named = key["group"], key["topic"], key["partition"]
     if value is None:
@@ -195,7 +195,7 @@ def _offset_row(found: Decoded) -> tuple[Any, ...]:
     )
 
 
-def _record_row(found: Decoded) -> tuple[Any, ...]:
+def _record_row(found: DecodedMessage) -> tuple[Any, ...]:
     fields = None if found.value is None else json_of(found.value)
     return _group_of(found.key), found.key.get("memberId"), found.name, found.version, fields
 
@@ -224,10 +224,10 @@ class _Group:
 
     kind: str = "classic"
     is_known: bool = True
-    records: dict[str, Fields] = field(default_factory=dict)
-    members: defaultdict[str, dict[str, Fields]] = field(default_factory=lambda: defaultdict(dict))
+    records: dict[str, MessageFields] = field(default_factory=dict)
+    members: defaultdict[str, dict[str, MessageFields]] = field(default_factory=lambda: defaultdict(dict))
 
-    def apply(self, found: Decoded) -> None:
+    def apply(self, found: DecodedMessage) -> None:
         """Add a record; they come in offset order."""
         name, value = found.name, found.value or {}
         self.is_known &= not found.is_raw
@@ -288,10 +288,12 @@ class _Group:
         return _STABLE if is_reconciled else _RECONCILING
 
 
-def _modern_member(member_id: str, records: Mapping[str, Fields], topic_names: Mapping[str, str]) -> Fields:
+def _modern_member(
+    member_id: str, records: Mapping[str, MessageFields], topic_names: Mapping[str, str]
+) -> MessageFields:
     """Make a member of a group whose members have records of their own."""
     value, current = records["MemberMetadata"], records.get("CurrentMemberAssignment", {})
-    assigned: Iterable[Fields] = current.get("assignedPartitions") or current.get("activeTasks") or ()
+    assigned: Iterable[MessageFields] = current.get("assignedPartitions") or current.get("activeTasks") or ()
     return {
         "member_id": member_id,
         "instance_id": value.get("instanceId"),
@@ -313,7 +315,7 @@ def _modern_member(member_id: str, records: Mapping[str, Fields], topic_names: M
     }
 
 
-def _classic_member(member: Fields, protocol_type: str | None) -> Fields:
+def _classic_member(member: MessageFields, protocol_type: str | None) -> MessageFields:
     """Make a member of a classic group. Subscriptions are known for consumers only."""
     topics, assigned = None, None
     if protocol_type == "consumer":
@@ -333,13 +335,13 @@ def _subscription(data: bytes) -> list[str] | None:
     return None if fields is None else fields["topics"]
 
 
-def _assignment(data: bytes) -> list[Fields] | None:
+def _assignment(data: bytes) -> list[MessageFields] | None:
     fields = _of_consumer("ConsumerProtocolAssignment", data)
-    assigned: Iterable[Fields] = () if fields is None else fields["assignedPartitions"]
+    assigned: Iterable[MessageFields] = () if fields is None else fields["assignedPartitions"]
     return [{"topic": each["topic"], "partitions": sorted(each["partitions"])} for each in assigned]
 
 
-def _of_consumer(name: str, data: bytes) -> Fields | None:
+def _of_consumer(name: str, data: bytes) -> MessageFields | None:
     """Decode bytes that a client made and a broker only keeps; return None if Kafka's own client did not write them."""
     try:
         return message(name).decode_versioned(data)

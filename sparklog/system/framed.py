@@ -8,9 +8,9 @@ from typing import Any, Final, NamedTuple
 import pyarrow as pa
 
 from sparklog.errors import MessageDecodeError
-from sparklog.system.codecs import Fields
+from sparklog.system.codecs import MessageFields
 from sparklog.system.messages import decode_framed, json_of
-from sparklog.system.records import HISTORY_FIELDS, InternalLog, Unreadable, arrays_of, where_written
+from sparklog.system.records import HISTORY_FIELDS, InternalLog, Undecodable, arrays_of, where_written
 
 RECORD_FIELDS: Final = (
     pa.field("record", pa.string()),
@@ -22,19 +22,19 @@ RECORD_FIELDS: Final = (
 FRAMED_HISTORY_SCHEMA: Final = pa.schema([*RECORD_FIELDS, *HISTORY_FIELDS])
 
 
-class Framed(NamedTuple):
+class FramedRecord(NamedTuple):
     """A record. ``name`` is the name of its message, such as ``PartitionChangeRecord``."""
 
     name: str
     version: int
-    fields: Fields
+    fields: MessageFields
 
     def row(self) -> tuple[Any, ...]:
         """Make the row of `RECORD_FIELDS`."""
         return self.name, self.version, json_of(self.fields)
 
 
-def decode_frame(value: bytes | None, component: str) -> Framed:
+def decode_frame(value: bytes | None, component: str) -> FramedRecord:
     """Decode a value.
 
     Raises
@@ -45,14 +45,14 @@ def decode_frame(value: bytes | None, component: str) -> Framed:
     if value is None:
         raise MessageDecodeError("a record has no value that says what it is")
     found, version, fields = decode_framed(value, component)
-    return Framed(found.name, version, fields)
+    return FramedRecord(found.name, version, fields)
 
 
 def framed_history(
     log: InternalLog,
     batches: Iterator[pa.RecordBatch],
     component: str,
-    unreadable: Unreadable,
+    unreadable: Undecodable,
     is_wanted: Callable[[str], bool],
 ) -> Iterator[pa.RecordBatch]:
     """Yield the records of some batches in the columns of `FRAMED_HISTORY_SCHEMA`.

@@ -18,9 +18,9 @@ from typing import Final, NamedTuple
 
 from sparklog.log.files import TopicPartition
 from sparklog.log.group_offsets import OffsetCommit
-from sparklog.system.codecs import Fields
+from sparklog.system.codecs import MessageFields
 from sparklog.system.messages import message
-from sparklog.system.records import InternalLog, Unreadable, decode_records, last_records
+from sparklog.system.records import InternalLog, Undecodable, decode_coordinator_records, last_records
 
 OFFSET_VERSION_MAX: Final = 3
 _COMPONENT: Final = "group-coordinator"
@@ -56,7 +56,7 @@ class GroupRecords:
 
     offsets: Mapping[TopicPartition, OffsetCommit]
     offset_version: int
-    classic: Fields | None
+    classic: MessageFields | None
     classic_version: int
     groups: frozenset[str]
 
@@ -65,9 +65,9 @@ def read_group(log: InternalLog, group: str) -> GroupRecords:
     """Read the records of a group."""
     offsets: dict[TopicPartition, OffsetCommit] = {}
     versions, groups = set[int](), set[str]()
-    classic: tuple[Fields | None, int] = (None, 0)
-    unreadable = Unreadable()
-    for _, found in decode_records(log, last_records(log), _COMPONENT, unreadable, lambda _: True):
+    classic: tuple[MessageFields | None, int] = (None, 0)
+    unreadable = Undecodable()
+    for _, found in decode_coordinator_records(log, last_records(log), _COMPONENT, unreadable, lambda _: True):
         if found.value is None:
             continue
         name, key, version = found.name, found.key, found.version or 0
@@ -114,6 +114,6 @@ def commit_records(
     return made
 
 
-def _key(name: str, fields: Fields) -> bytes:
+def _key(name: str, fields: MessageFields) -> bytes:
     found = message(f"{name}Key")
     return (found.api_key or 0).to_bytes(2, "big") + found.encode(fields, 0)

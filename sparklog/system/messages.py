@@ -18,7 +18,7 @@ from functools import cache, lru_cache
 from typing import Any, Final
 
 from sparklog.errors import MessageDecodeError
-from sparklog.system.codecs import Codec, Compiler, Fields, Malformed, read_uvarint, versions_of
+from sparklog.system.codecs import Compiler, Malformed, MessageFields, TypeCodec, read_uvarint, versions_of
 
 _INT16: Final = struct.Struct(">h")
 _USUAL_KEY_BYTES_MAX: Final = 1 << 10
@@ -43,7 +43,7 @@ class Message:
     versions: range
     _definition: Mapping[str, Any]
 
-    def decode(self, data: bytes, version: int) -> Fields:
+    def decode(self, data: bytes, version: int) -> MessageFields:
         """Decode bytes that are one whole message.
 
         Raises
@@ -62,7 +62,7 @@ class Message:
             raise MessageDecodeError(f"{self.name} version {version} ends at byte {end} of {len(data)}")
         return fields  # type: ignore[no-any-return]
 
-    def decode_versioned(self, data: bytes) -> Fields:
+    def decode_versioned(self, data: bytes) -> MessageFields:
         """Decode bytes that begin with the version as an int16: values of coordinators, messages of consumers."""
         if len(data) < _INT16.size:
             raise MessageDecodeError(f"{self.name} has no version: {len(data)} bytes")
@@ -104,7 +104,7 @@ def messages_of(component: str, kind: str) -> Mapping[int, Message]:
     return {each.api_key: each for each in found if each.api_key is not None}
 
 
-def decode_key(component: str, key: bytes | None) -> Fields:
+def decode_key(component: str, key: bytes | None) -> MessageFields:
     """Decode a key of a coordinator's topic, which begins with its type as an int16.
 
     Most keys occur many times, so the returned fields are shared: do not change them.
@@ -119,7 +119,7 @@ def decode_key(component: str, key: bytes | None) -> Fields:
     return (_usual_key if len(key) <= _USUAL_KEY_BYTES_MAX else _decoded_key)(component, key)
 
 
-def _decoded_key(component: str, key: bytes) -> Fields:
+def _decoded_key(component: str, key: bytes) -> MessageFields:
     kind: int = _INT16.unpack_from(key)[0]
     return _of_coordinator(component, "coordinator-key", kind).decode(key[_INT16.size :], 0)
 
@@ -127,7 +127,7 @@ def _decoded_key(component: str, key: bytes) -> Fields:
 _usual_key: Final = lru_cache(maxsize=1 << 14)(_decoded_key)
 
 
-def decode_value(component: str, kind: int, value: bytes | None) -> tuple[Message, int | None, Fields | None]:
+def decode_value(component: str, kind: int, value: bytes | None) -> tuple[Message, int | None, MessageFields | None]:
     """Decode a value of a coordinator's topic, which begins with its version as an int16.
 
     Returns
@@ -153,7 +153,7 @@ def _of_coordinator(component: str, which: str, kind: int) -> Message:
     return found
 
 
-def decode_framed(data: bytes, component: str) -> tuple[Message, int, Fields]:
+def decode_framed(data: bytes, component: str) -> tuple[Message, int, MessageFields]:
     """Decode a value with a frame: uvarint frame 1, uvarint api key, uvarint version, the message.
 
     Returns
@@ -221,7 +221,7 @@ def _messages() -> dict[str, Message]:
 
 
 @cache
-def _codec_of(name: str, version: int) -> Codec:
+def _codec_of(name: str, version: int) -> TypeCodec:
     definition = _messages()[name]._definition
     structs = {each["name"]: each["fields"] for each in definition.get("commonStructs", ())}
     return Compiler(version, version in versions_of(definition["flexibleVersions"]), structs).struct(
@@ -229,7 +229,7 @@ def _codec_of(name: str, version: int) -> Codec:
     )
 
 
-def _codec(found: Message, version: int) -> Codec:
+def _codec(found: Message, version: int) -> TypeCodec:
     if version not in found.versions:
         last = found.versions[-1]
         raise MessageDecodeError(f"{found.name} has version {version}, and those from 0 to {last} are known")

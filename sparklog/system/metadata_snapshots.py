@@ -20,11 +20,11 @@ from sparklog.errors import CorruptBatchError, CorruptLogError
 from sparklog.log import files
 from sparklog.log.layout import PartitionLayout
 from sparklog.log.places import PartitionFolder
-from sparklog.log.scan import refuse_damaged, scan
+from sparklog.log.scan import refuse_damaged_window, scan_range
 from sparklog.log.segment import Segment, Window
 from sparklog.record.decode.columns import decode_batches
 from sparklog.record.format import v2
-from sparklog.record.format.schema import OFFSET_MAX
+from sparklog.record.format.v2 import OFFSET_MAX
 
 _FOOTER: Final = 4
 
@@ -94,7 +94,7 @@ def control_batches(layout: PartitionLayout, start_offset: int, columns: Sequenc
     CorruptBatchError
         A control batch is damaged.
     """
-    for segment, window in scan(layout, max(start_offset, layout.start_offset), layout.end_offset):
+    for segment, window in scan_range(layout, max(start_offset, layout.start_offset), layout.end_offset):
         yield from _control_records(segment, window, columns)
 
 
@@ -125,5 +125,5 @@ def _windows(file: Segment) -> Iterator[Window]:
     """Yield the batches of a snapshot; the checksums of control batches are checked here."""
     with file.open() as opened:
         for window in opened.windows(opened.start):
-            refuse_damaged(file, Window(window.buffer, window.headers.where(window.headers.is_control)))
+            refuse_damaged_window(file, Window(window.buffer, window.headers.where(window.headers.is_control)))
             yield window

@@ -22,7 +22,7 @@ from sparklog.errors import MessageDecodeError
 from sparklog.log.layout import PartitionLayout
 from sparklog.log.reader import LogReader
 from sparklog.log.transactions import EndMarkers, TransactionState
-from sparklog.system.codecs import Fields
+from sparklog.system.codecs import MessageFields
 from sparklog.system.messages import decode_key, decode_value
 
 _log = logging.getLogger("sparklog")
@@ -86,7 +86,7 @@ class InternalLog:
 
 
 @dataclass
-class Unreadable:
+class Undecodable:
     """Counts the records that cannot be decoded, for one warning about all of them."""
 
     count: int = 0
@@ -163,7 +163,7 @@ _NONE: Final = pa.Table.from_batches(
 )
 
 
-class Decoded(NamedTuple):
+class DecodedMessage(NamedTuple):
     """A record of a coordinator's topic.
 
     Attributes
@@ -181,8 +181,8 @@ class Decoded(NamedTuple):
     """
 
     name: str
-    key: Fields
-    value: Fields | None
+    key: MessageFields
+    value: MessageFields | None
     version: int | None
     is_raw: bool = False
 
@@ -192,13 +192,13 @@ class Decoded(NamedTuple):
         return self.value is not None
 
 
-def decode_records(
+def decode_coordinator_records(
     log: InternalLog,
     rows: pa.Table | pa.RecordBatch,
     component: str,
-    unreadable: Unreadable,
+    unreadable: Undecodable,
     is_wanted: Callable[[int | None], bool],
-) -> Iterator[tuple[int, Decoded]]:
+) -> Iterator[tuple[int, DecodedMessage]]:
     """Decode the records of a coordinator's topic.
 
     Parameters
@@ -224,17 +224,17 @@ def decode_records(
             found, version, decoded = decode_value(component, kind or 0, value)
         except MessageDecodeError as error:
             unreadable.note(log, offset, error.message)
-            yield row, Decoded("", fields or {}, None, None, is_raw=True)
+            yield row, DecodedMessage("", fields or {}, None, None, is_raw=True)
         else:
-            yield row, Decoded(found.name.removesuffix("Value"), fields, decoded, version)
+            yield row, DecodedMessage(found.name.removesuffix("Value"), fields, decoded, version)
 
 
 def history(
     log: InternalLog,
     component: str,
-    unreadable: Unreadable,
+    unreadable: Undecodable,
     is_wanted: Callable[[int | None], bool],
-    row_of: Callable[[Decoded], Sequence[Any]],
+    row_of: Callable[[DecodedMessage], Sequence[Any]],
     schema: pa.Schema,
 ) -> Iterator[pa.RecordBatch]:
     """Yield every wanted record of a coordinator's log, with its offset and time.
@@ -242,7 +242,7 @@ def history(
     Parameters
     ----------
     component, is_wanted
-        See `decode_records`.
+        See `decode_coordinator_records`.
     row_of : callable
         Makes the row of a decoded record, tombstones included.
     schema : pyarrow.Schema
@@ -253,7 +253,7 @@ def history(
         numbers: list[int] = []
         rows: list[Sequence[Any] | None] = []
         # One by one: many decoded records at a time would keep the garbage collector busy.
-        for number, found in decode_records(log, batch, component, unreadable, is_wanted):
+        for number, found in decode_coordinator_records(log, batch, component, unreadable, is_wanted):
             numbers.append(number)
             rows.append(None if found.is_raw else row_of(found))
         where = where_written(log, batch, numbers, [row is None for row in rows])

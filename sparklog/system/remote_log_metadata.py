@@ -14,14 +14,14 @@ from typing import Any, Final
 import pyarrow as pa
 
 from sparklog.errors import MessageDecodeError
-from sparklog.system.codecs import Fields
-from sparklog.system.framed import FRAMED_HISTORY_SCHEMA, Framed, decode_frame, framed_history
-from sparklog.system.records import TIMESTAMP, InternalLog, Unreadable, arrays_of, known
+from sparklog.system.codecs import MessageFields
+from sparklog.system.framed import FRAMED_HISTORY_SCHEMA, FramedRecord, decode_frame, framed_history
+from sparklog.system.records import TIMESTAMP, InternalLog, Undecodable, arrays_of, known
 
 TOPIC: Final = "__remote_log_metadata"
 _COMPONENT: Final = "storage"
 
-STATES: Final = ("COPY_SEGMENT_STARTED", "COPY_SEGMENT_FINISHED", "DELETE_SEGMENT_STARTED", "DELETE_SEGMENT_FINISHED")
+_STATES: Final = ("COPY_SEGMENT_STARTED", "COPY_SEGMENT_FINISHED", "DELETE_SEGMENT_STARTED", "DELETE_SEGMENT_FINISHED")
 """The states of a segment by their numbers, as Kafka names them."""
 _SEGMENT_GONE: Final = 3
 _PARTITION_GONE: Final = 2
@@ -49,9 +49,9 @@ SCHEMA: Final = pa.schema(
 HISTORY_SCHEMA: Final = FRAMED_HISTORY_SCHEMA
 
 
-def current_segments(log: InternalLog, unreadable: Unreadable) -> pa.Table:
+def current_segments(log: InternalLog, unreadable: Undecodable) -> pa.Table:
     """Return the segments in remote storage, including those only partly there."""
-    segments: dict[str, Fields] = {}
+    segments: dict[str, MessageFields] = {}
     for batch in log.batches():
         values, offsets = batch.column("value").to_pylist(), batch.column("offset").to_pylist()
         for value, offset in zip(values, offsets, strict=True):
@@ -63,12 +63,12 @@ def current_segments(log: InternalLog, unreadable: Unreadable) -> pa.Table:
     return pa.table(arrays_of(rows, SCHEMA), schema=SCHEMA)
 
 
-def segments_history(log: InternalLog, unreadable: Unreadable) -> Iterator[pa.RecordBatch]:
+def segments_history(log: InternalLog, unreadable: Undecodable) -> Iterator[pa.RecordBatch]:
     """Return every record, in the order of the log."""
     return framed_history(log, log.batches(), _COMPONENT, unreadable, lambda _: True)
 
 
-def _apply(segments: dict[str, Fields], found: Framed) -> None:
+def _apply(segments: dict[str, MessageFields], found: FramedRecord) -> None:
     fields = found.fields
     if found.name == "RemotePartitionDeleteMetadataRecord":
         if fields["remotePartitionDeleteState"] == _PARTITION_GONE:
@@ -85,12 +85,12 @@ def _apply(segments: dict[str, Fields], found: Framed) -> None:
             segments[segment_id] = merged
 
 
-def _place(fields: Fields) -> tuple[str, int]:
+def _place(fields: MessageFields) -> tuple[str, int]:
     at = fields["remoteLogSegmentId"]["topicIdPartition"]
     return at["id"], at["partition"]
 
 
-def _row(segment_id: str, fields: Fields) -> tuple[Any, ...]:
+def _row(segment_id: str, fields: MessageFields) -> tuple[Any, ...]:
     at, state = fields["remoteLogSegmentId"]["topicIdPartition"], fields["remoteLogSegmentState"]
     return (
         at["name"],
@@ -99,7 +99,7 @@ def _row(segment_id: str, fields: Fields) -> tuple[Any, ...]:
         segment_id,
         fields["startOffset"],
         fields["endOffset"],
-        STATES[state] if 0 <= state < len(STATES) else f"Unknown({state})",
+        _STATES[state] if 0 <= state < len(_STATES) else f"Unknown({state})",
         fields["segmentSizeInBytes"],
         known(fields["maxTimestampMs"]),
         known(fields["eventTimestampMs"]),

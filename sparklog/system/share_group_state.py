@@ -18,16 +18,16 @@ from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
-from sparklog.system.codecs import Fields
+from sparklog.system.codecs import MessageFields
 from sparklog.system.messages import json_of
 from sparklog.system.records import (
     HISTORY_FIELDS,
     TIMESTAMP,
-    Decoded,
+    DecodedMessage,
     InternalLog,
-    Unreadable,
+    Undecodable,
     arrays_of,
-    decode_records,
+    decode_coordinator_records,
     history,
     known,
 )
@@ -141,12 +141,12 @@ def _append(combined: list[StateBatch], batch: StateBatch) -> None:
 _Place = tuple[str, str, int]
 
 
-def current_states(log: InternalLog, unreadable: Unreadable) -> pa.Table:
+def current_states(log: InternalLog, unreadable: Undecodable) -> pa.Table:
     """Return the state of each share group in each partition."""
-    states: dict[_Place, Fields] = {}
+    states: dict[_Place, MessageFields] = {}
     damaged: set[_Place] = set()
     for batch in log.batches():
-        for _, found in decode_records(log, batch, _COMPONENT, unreadable, lambda _: True):
+        for _, found in decode_coordinator_records(log, batch, _COMPONENT, unreadable, lambda _: True):
             if not found.key:
                 continue
             place = found.key["groupId"], found.key["topicId"], found.key["partition"]
@@ -162,19 +162,19 @@ def current_states(log: InternalLog, unreadable: Unreadable) -> pa.Table:
     return pa.table(arrays_of(rows, SCHEMA), schema=SCHEMA)
 
 
-def states_history(log: InternalLog, unreadable: Unreadable) -> Iterator[pa.RecordBatch]:
+def states_history(log: InternalLog, unreadable: Undecodable) -> Iterator[pa.RecordBatch]:
     """Return every snapshot and update, in the order of the log."""
     return history(log, _COMPONENT, unreadable, lambda _: True, _history_row, HISTORY_SCHEMA)
 
 
-def _take_snapshot(states: dict[_Place, Fields], place: _Place, value: Fields | None) -> None:
+def _take_snapshot(states: dict[_Place, MessageFields], place: _Place, value: MessageFields | None) -> None:
     if value is None:
         states.pop(place, None)
     else:
         states[place] = {**value, "batches": _batches(value)}
 
 
-def _updated(state: Fields | None, update: Fields) -> Fields:
+def _updated(state: MessageFields | None, update: MessageFields) -> MessageFields:
     """Return a state with an update folded into it. An update without a snapshot before it is the whole known state."""
     if state is None:
         return {**update, "batches": _batches(update)}
@@ -188,14 +188,14 @@ def _updated(state: Fields | None, update: Fields) -> Fields:
     }
 
 
-def _batches(value: Fields) -> list[StateBatch]:
+def _batches(value: MessageFields) -> list[StateBatch]:
     return [
         StateBatch(each["firstOffset"], each["lastOffset"], each["deliveryState"], each["deliveryCount"])
         for each in value["stateBatches"]
     ]
 
 
-def _row(place: _Place, state: Fields, log: InternalLog) -> tuple[Any, ...]:
+def _row(place: _Place, state: MessageFields, log: InternalLog) -> tuple[Any, ...]:
     group, topic_id, partition = place
     return (
         group,
@@ -221,6 +221,6 @@ def _row(place: _Place, state: Fields, log: InternalLog) -> tuple[Any, ...]:
     )
 
 
-def _history_row(found: Decoded) -> tuple[Any, ...]:
+def _history_row(found: DecodedMessage) -> tuple[Any, ...]:
     key, fields = found.key, None if found.value is None else json_of(found.value)
     return key["groupId"], key["topicId"], key["partition"], found.name, found.version, fields

@@ -16,11 +16,11 @@ from sparklog.log import files
 from sparklog.system.records import (
     HISTORY_FIELDS,
     TIMESTAMP,
-    Decoded,
+    DecodedMessage,
     InternalLog,
-    Unreadable,
+    Undecodable,
     arrays_of,
-    decode_records,
+    decode_coordinator_records,
     history,
     known,
     last_records,
@@ -29,7 +29,7 @@ from sparklog.system.records import (
 TOPIC: Final = files.TRANSACTION_STATE_TOPIC
 COMPONENT: Final = "transaction-coordinator"
 
-STATES: Final = (
+TRANSACTION_STATES: Final = (
     "Empty",
     "Ongoing",
     "PrepareCommit",
@@ -65,22 +65,22 @@ SCHEMA: Final = pa.schema(
 HISTORY_SCHEMA: Final = pa.schema([*SCHEMA, *HISTORY_FIELDS])
 
 
-def current_transactions(log: InternalLog, unreadable: Unreadable) -> pa.Table:
+def current_transactions(log: InternalLog, unreadable: Undecodable) -> pa.Table:
     """Return the current state of each transactional id."""
     rows = [
         _row(found)
-        for _, found in decode_records(log, last_records(log), COMPONENT, unreadable, lambda _: True)
+        for _, found in decode_coordinator_records(log, last_records(log), COMPONENT, unreadable, lambda _: True)
         if found.is_there
     ]
     return pa.table(arrays_of(rows, SCHEMA), schema=SCHEMA)
 
 
-def transactions_history(log: InternalLog, unreadable: Unreadable) -> Iterator[pa.RecordBatch]:
+def transactions_history(log: InternalLog, unreadable: Undecodable) -> Iterator[pa.RecordBatch]:
     """Return every change of a transactional id, in the order of the log."""
     return history(log, COMPONENT, unreadable, lambda _: True, _row, HISTORY_SCHEMA)
 
 
-def _row(found: Decoded) -> tuple[Any, ...]:
+def _row(found: DecodedMessage) -> tuple[Any, ...]:
     value = found.value
     if value is None:
         return (found.key["transactionalId"], *[None] * (len(SCHEMA) - 1))
@@ -105,4 +105,4 @@ def _row(found: Decoded) -> tuple[Any, ...]:
 
 def state_name(number: int) -> str:
     """Return the name of a state by its number."""
-    return STATES[number] if 0 <= number < len(STATES) else f"Unknown({number})"
+    return TRANSACTION_STATES[number] if 0 <= number < len(TRANSACTION_STATES) else f"Unknown({number})"

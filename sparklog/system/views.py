@@ -16,10 +16,10 @@ from sparklog.system import (
     share_group_state,
     transaction_state,
 )
-from sparklog.system.records import InternalLog, Unreadable
+from sparklog.system.records import InternalLog, Undecodable
 
-CurrentRows = Callable[[InternalLog, Unreadable], pa.Table]
-HistoryRows = Callable[[InternalLog, Unreadable], Iterator[pa.RecordBatch]]
+CurrentRows = Callable[[InternalLog, Undecodable], pa.Table]
+HistoryRows = Callable[[InternalLog, Undecodable], Iterator[pa.RecordBatch]]
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class View:
         """Return the columns of the history, or of the current state."""
         return self.history_schema if history else self.schema
 
-    def batches(self, log: InternalLog, unreadable: Unreadable, *, history: bool) -> Iterator[pa.RecordBatch]:
+    def batches(self, log: InternalLog, unreadable: Undecodable, *, history: bool) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one log."""
         if history:
             yield from self.history(log, unreadable)

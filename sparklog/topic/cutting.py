@@ -62,7 +62,7 @@ def delete_records(
         A broker runs on the directory, or another writer holds it.
     """
     folder = _folder_at(path)
-    return truncation.delete_records(
+    return truncation.cut_start(
         folder,
         before_offset=before_offset,
         before_time=before_time,
@@ -100,7 +100,7 @@ def truncate_to(
         See `delete_records`.
     """
     folder = _folder_at(path)
-    return truncation.truncate_to(
+    return truncation.cut_end(
         folder, offset, config=_config_of(folder, config), lock_timeout_seconds=lock_timeout_seconds
     )
 
@@ -138,14 +138,14 @@ def plan_deletion(path: PathText, *, before_offset: int | None = None, before_ti
     folder = _folder_at(path)
     cut = truncation.look_at_deletion(folder, before_offset=before_offset, before_time=before_time)
     # Delete up to the planned offset, even if the log has grown since.
-    return PlannedCut(folder, cut, partial(truncation.delete_records, folder, before_offset=cut.after.start_offset))
+    return PlannedCut(folder, cut, partial(truncation.cut_start, folder, before_offset=cut.after.start_offset))
 
 
 def plan_truncation(path: PathText, offset: int) -> PlannedCut:
     """Plan what `truncate_to` would do, without locks or changes; for parameters and errors see there."""
     folder = _folder_at(path)
     cut = truncation.look_at_truncation(folder, offset)
-    return PlannedCut(folder, cut, partial(truncation.truncate_to, folder, offset, seen=cut.before))
+    return PlannedCut(folder, cut, partial(truncation.cut_end, folder, offset, seen=cut.before))
 
 
 def _folder_at(path: PathText) -> PartitionFolder:

@@ -48,7 +48,7 @@ from sparklog.write.directories import make_directory
 from sparklog.write.group_offsets import forget_offsets
 from sparklog.write.journal import only_writer
 from sparklog.write.locking import refuse_claimed
-from sparklog.write.partition import PartitionLog
+from sparklog.write.partition import LogWriter
 from sparklog.write.small_files import BEFORE_LOG_END, keep_offsets
 
 _log = logging.getLogger("sparklog")
@@ -258,7 +258,7 @@ class LogManager:
 
     def _make_logs(self, folders: Sequence[PartitionFolder], config: LogConfig, topic_id: str | None) -> None:
         for folder in folders:
-            PartitionLog.open(
+            LogWriter.open(
                 folder.location,
                 config,
                 topic_id=topic_id,

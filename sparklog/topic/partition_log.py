@@ -12,7 +12,7 @@ from sparklog.topic.write.configs import stored_configs, topic_config
 from sparklog.write import partition
 
 
-class PartitionLog(partition.PartitionLog):
+class PartitionLog(partition.LogWriter):
     """A partition's log, open for appends. Made by `open`, and used with ``with``.
 
     The configuration given to `open` overrides the topic's stored properties, and these override the defaults. Stored

@@ -43,7 +43,7 @@ TOPIC_DEFAULT_COLUMNS: Final = (
 _LIMITS_SIDE_BY_SIDE: Final = DecodeLimits(chunk_bytes=1 << 22, output_bytes_max=1 << 23)
 """Threads decode larger pieces, because they wait for Python's lock between two calls of compiled code."""
 
-Offsets = Mapping[Any, int]
+_GivenOffsets = Mapping[Any, int]
 """Offsets of some partitions, by topic and partition, or by partition alone if there is one topic."""
 
 
@@ -189,8 +189,8 @@ class TopicReader:
 
     def read(
         self,
-        start_offsets: Offsets | None = None,
-        end_offsets: Offsets | None = None,
+        start_offsets: _GivenOffsets | None = None,
+        end_offsets: _GivenOffsets | None = None,
         columns: str | Sequence[str] | None = None,
         isolation_level: IsolationLevel = "read_uncommitted",
         where: str | Where | None = None,
@@ -219,8 +219,8 @@ class TopicReader:
 
     def batches(
         self,
-        start_offsets: Offsets | None = None,
-        end_offsets: Offsets | None = None,
+        start_offsets: _GivenOffsets | None = None,
+        end_offsets: _GivenOffsets | None = None,
         columns: str | Sequence[str] | None = None,
         isolation_level: IsolationLevel = "read_uncommitted",
         limits: DecodeLimits | None = None,
@@ -262,8 +262,8 @@ class TopicReader:
 
     def _tagged(
         self,
-        start_offsets: Offsets | None,
-        end_offsets: Offsets | None,
+        start_offsets: _GivenOffsets | None,
+        end_offsets: _GivenOffsets | None,
         schema: pa.Schema,
         isolation_level: IsolationLevel,
         limits: DecodeLimits,
@@ -289,7 +289,7 @@ class TopicReader:
     def _limits(self, limits: DecodeLimits | None, bytes_max: int | None) -> DecodeLimits:
         return (limits or (LIMITS if self._threads == 1 else _LIMITS_SIDE_BY_SIDE)).within(bytes_max)
 
-    def _by_partition(self, offsets: Offsets | None, which: str) -> dict[TopicPartition, int]:
+    def _by_partition(self, offsets: _GivenOffsets | None, which: str) -> dict[TopicPartition, int]:
         """Return offsets by topic and partition; raise `InvalidOptionError` for a partition that does not exist."""
         topics, found = self.topics, {}
         for each, offset in (offsets or {}).items():

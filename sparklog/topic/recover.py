@@ -15,7 +15,7 @@ from sparklog.log.places import LogDirectory, PartitionFolder
 from sparklog.topic.write.commit import ORPHAN_AGE_MS, sweep
 from sparklog.write.journal import apply_journal, refuse_foreign_changes
 from sparklog.write.locking import hold, refuse_link, refuse_running_broker
-from sparklog.write.recovery import recover
+from sparklog.write.recovery import recover_log
 from sparklog.write.recovery_actions import Action
 from sparklog.write.staging import end
 
@@ -110,7 +110,7 @@ def _swept(directory: LogDirectory, options: RecoverOptions, now_ms: int, *, are
 
 
 def _recovered(folder: PartitionFolder, options: RecoverOptions, now_ms: int) -> Iterator[Action]:
-    found = recover(
+    found = recover_log(
         folder,
         options.config,
         now_ms,

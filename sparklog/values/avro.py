@@ -48,7 +48,7 @@ from sparklog.values.avro_defaults import set_defaults, with_pending
 from sparklog.values.avro_unions import UnionRewriter, member_name, members_of
 from sparklog.values.framing import split_prefix
 from sparklog.values.libraries import import_optional
-from sparklog.values.rows import Decoded, Failures, call_rows, decode_rows
+from sparklog.values.rows import DecodedValues, Failures, call_rows, decode_rows
 from sparklog.values.schemas import FieldCount, Schema
 
 _PLAIN: Final[Mapping[str, pa.DataType]] = {
@@ -116,7 +116,7 @@ class AvroCodec:
         writers = {key: fastavro.parse_schema(rewriter.writer(each)) for key, each in plain.items() if key != reader_id}
         self._writers = {**writers, reader_id: self._reader}
 
-    def decode(self, values: pa.Array) -> Decoded:
+    def decode(self, values: pa.Array) -> DecodedValues:
         if self._has_prefix:
             ids, payloads, reasons = split_prefix(values)
             schema_ids: list[int | None] = ids.tolist()
@@ -128,7 +128,7 @@ class AvroCodec:
         ]
         data, unread = call_rows(self._datum, pairs)
         array, misfits = decode_rows(data, lambda part: pa.array(part, self.type), self.type)
-        return Decoded(array, Failures.of({**misfits.by_row(), **unread, **reasons}))
+        return DecodedValues(array, Failures.of({**misfits.by_row(), **unread, **reasons}))
 
     def _datum(self, pair: tuple[int | None, bytes]) -> Any:
         schema_id, payload = pair

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from sparklog.errors import InvalidOptionError
 from sparklog.values.named import imported
-from sparklog.values.rows import Decoded, decode_rows
+from sparklog.values.rows import DecodedValues, decode_rows
 
 
 class CallableCodec:
@@ -34,7 +34,7 @@ class CallableCodec:
         self._function = imported(name, "the decoder")
         self.type = self._type()
 
-    def decode(self, values: pa.Array) -> Decoded:
+    def decode(self, values: pa.Array) -> DecodedValues:
         return decode_rows(values, self._checked, self.type)
 
     def _checked(self, values: pa.Array) -> pa.Array:

@@ -1,7 +1,7 @@
 """Decodes keys and values into typed Arrow arrays.
 
 `sparklog.values.spec.parse_decoder` checks a user's request, `make_decoder` makes the decoder where it runs, and
-`Decoder.decode` takes a column of a batch. Each format is documented at the top of its module.
+`ValueDecoder.decode` takes a column of a batch. Each format is documented at the top of its module.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from sparklog.values.custom import CallableCodec
 from sparklog.values.framing import split_prefix
 from sparklog.values.json_documents import JsonCodec
 from sparklog.values.protobuf import ProtobufCodec
-from sparklog.values.rows import Decoded, Failures
+from sparklog.values.rows import DecodedValues, Failures
 from sparklog.values.schemas import AVRO, JSON, PROTOBUF
 from sparklog.values.spec import CALLABLE, RAW, DecoderSpec
 from sparklog.values.text import RawCodec, StringCodec
 
 
-class Codec(Protocol):
+class FormatDecoder(Protocol):
     """Decodes one format. Its input is a `pyarrow.BinaryArray` without nulls."""
 
     type: pa.DataType
 
-    def decode(self, values: pa.Array) -> Decoded: ...
+    def decode(self, values: pa.Array) -> DecodedValues: ...
 
 
-class Decoder:
+class ValueDecoder:
     """Decodes keys or values; made by `make_decoder`.
 
     Attributes
@@ -40,11 +40,11 @@ class Decoder:
         The type of every array that it makes.
     """
 
-    def __init__(self, codec: Codec) -> None:
+    def __init__(self, codec: FormatDecoder) -> None:
         self._codec = codec
         self.type: pa.DataType = codec.type
 
-    def decode(self, values: pa.Array) -> Decoded:
+    def decode(self, values: pa.Array) -> DecodedValues:
         """Decode a column of keys or values.
 
         Parameters
@@ -54,7 +54,7 @@ class Decoder:
 
         Returns
         -------
-        Decoded
+        DecodedValues
             An array of length n_rows, null if a value is null or failed, and the rows that failed.
 
         Raises
@@ -68,13 +68,13 @@ class Decoder:
             raise InvalidOptionError(f"at most 2 GiB of values are decoded at once: {error}") from error
         array, failures = self._codec.decode(dense)
         if not values.null_count:
-            return Decoded(array, failures)
+            return DecodedValues(array, failures)
         is_there = np.asarray(values.is_valid())
         places = pa.array(np.cumsum(is_there) - 1, mask=~is_there)
-        return Decoded(array.take(places), failures.at(np.flatnonzero(is_there)))
+        return DecodedValues(array.take(places), failures.at(np.flatnonzero(is_there)))
 
 
-def make_decoder(spec: DecoderSpec) -> Decoder:
+def make_decoder(spec: DecoderSpec) -> ValueDecoder:
     """Make the decoder of a specification.
 
     Parameters
@@ -87,10 +87,10 @@ def make_decoder(spec: DecoderSpec) -> Decoder:
     InvalidOptionError
         A library is not installed, or a schema or a user's function cannot be used.
     """
-    return Decoder(_codec(spec))
+    return ValueDecoder(_codec(spec))
 
 
-def _codec(spec: DecoderSpec) -> Codec:
+def _codec(spec: DecoderSpec) -> FormatDecoder:
     if spec.kind == CALLABLE:
         return CallableCodec(spec.function)
     if spec.kind == JSON:
@@ -107,11 +107,11 @@ def _codec(spec: DecoderSpec) -> Codec:
 class _WithoutPrefix:
     """Removes Confluent's prefix before another codec decodes."""
 
-    def __init__(self, codec: Codec) -> None:
+    def __init__(self, codec: FormatDecoder) -> None:
         self._codec = codec
         self.type = codec.type
 
-    def decode(self, values: pa.Array) -> Decoded:
+    def decode(self, values: pa.Array) -> DecodedValues:
         _, payloads, reasons = split_prefix(values)
-        array, failures = Decoder(self._codec).decode(payloads)
-        return Decoded(array, Failures.of({**failures.by_row(), **reasons}))
+        array, failures = ValueDecoder(self._codec).decode(payloads)
+        return DecodedValues(array, Failures.of({**failures.by_row(), **reasons}))

@@ -22,11 +22,11 @@ import pyarrow as pa
 from sparklog.record.format.streams import Int64s
 
 MAGIC: Final = 0
-PREFIX_BYTES: Final = 5
+SCHEMA_PREFIX_BYTES: Final = 5
 _VARINT_BYTES_MAX: Final = 5
 
 
-class Framed(NamedTuple):
+class FramedValues(NamedTuple):
     """Values without their prefix.
 
     Attributes
@@ -44,32 +44,32 @@ class Framed(NamedTuple):
     reasons: dict[int, str]
 
 
-def split_prefix(values: pa.Array) -> Framed:
+def split_prefix(values: pa.Array) -> FramedValues:
     """Split the prefix off values; none may be null."""
     _, offset_buffer, data_buffer = values.buffers()
     offsets = np.frombuffer(offset_buffer or bytes(4), np.int32, len(values) + 1, values.offset * 4)
     lengths = np.diff(offsets)
-    is_long = lengths >= PREFIX_BYTES
+    is_long = lengths >= SCHEMA_PREFIX_BYTES
     octets = np.frombuffer(data_buffer or b"", np.uint8)
-    heads = np.zeros((len(values), PREFIX_BYTES), np.uint8)
-    heads[is_long] = octets[offsets[:-1][is_long, None] + np.arange(PREFIX_BYTES)]
+    heads = np.zeros((len(values), SCHEMA_PREFIX_BYTES), np.uint8)
+    heads[is_long] = octets[offsets[:-1][is_long, None] + np.arange(SCHEMA_PREFIX_BYTES)]
     is_framed = is_long & (heads[:, 0] == MAGIC)
     ids = np.ascontiguousarray(heads[:, 1:]).view(">i4")[:, 0].astype(np.int64)
     reasons = {
         row: (
             f"the first byte is {heads[row, 0]}, and not 0, with which Confluent's prefix begins"
             if is_long[row]
-            else f"the value has {lengths[row]} bytes, and Confluent's prefix has {PREFIX_BYTES}"
+            else f"the value has {lengths[row]} bytes, and Confluent's prefix has {SCHEMA_PREFIX_BYTES}"
         )
         for row in np.flatnonzero(~is_framed).tolist()
     }
     # Prefixes and payloads alternate over the same bytes: pyarrow's own binary_slice fails for short values.
     bounds = np.empty(2 * len(values) + 1, np.int32)
     bounds[::2] = offsets
-    bounds[1::2] = np.where(is_long, offsets[:-1] + PREFIX_BYTES, offsets[:-1])
+    bounds[1::2] = np.where(is_long, offsets[:-1] + SCHEMA_PREFIX_BYTES, offsets[:-1])
     pieces = pa.Array.from_buffers(pa.binary(), len(bounds) - 1, [None, pa.py_buffer(bounds), data_buffer])
     payloads = pieces.take(pa.array(np.arange(1, len(bounds), 2), mask=~is_framed))
-    return Framed(np.where(is_framed, ids, -1), payloads, reasons)
+    return FramedValues(np.where(is_framed, ids, -1), payloads, reasons)
 
 
 def split_message_index(payload: bytes) -> tuple[tuple[int, ...], bytes]:

@@ -30,7 +30,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
 
-from sparklog.values.rows import Decoded, Failures, call_rows, decode_rows, join_decoded, no_failures
+from sparklog.values.rows import DecodedValues, Failures, call_rows, decode_rows, join_decoded, no_failures
 from sparklog.values.text import decode_text
 
 _BYTES: Final = pa.large_binary()
@@ -61,15 +61,15 @@ class JsonCodec:
         self._mark = f"mark{secrets.token_hex(8)}"
         self._has_unknown_fields = False
 
-    def decode(self, values: pa.Array) -> Decoded:
+    def decode(self, values: pa.Array) -> DecodedValues:
         texts, wrong = decode_text(values)
         array, failures = join_decoded([self._decode_block(block) for block in _blocks(texts)], self.type)
-        return Decoded(array, Failures.of({**failures.by_row(), **wrong.by_row()}))
+        return DecodedValues(array, Failures.of({**failures.by_row(), **wrong.by_row()}))
 
-    def _decode_block(self, texts: pa.Array) -> Decoded:
+    def _decode_block(self, texts: pa.Array) -> DecodedValues:
         if pa.types.is_struct(self.type) and not texts.null_count:
             try:
-                return Decoded(self._objects(texts), no_failures())
+                return DecodedValues(self._objects(texts), no_failures())
             except (ValueError, NotImplementedError, OverflowError):
                 pass  # some row of the block fails, and is found below
         if len(texts) <= _SUSPECTS_MAX:
@@ -78,7 +78,7 @@ class JsonCodec:
         parts = [self._decode_block(texts[start : start + _SUSPECTS_MAX]) for start in starts]
         return join_decoded(parts, self.type)
 
-    def _decode_rows(self, texts: pa.Array) -> Decoded:
+    def _decode_rows(self, texts: pa.Array) -> DecodedValues:
         """Decode a block with rows that may fail; a null text has failed before."""
         _, reasons = call_rows(self._refuse_no_document, texts.to_pylist())
         is_document = np.asarray(texts.is_valid())
@@ -87,7 +87,7 @@ class JsonCodec:
         decode = self._objects if pa.types.is_struct(self.type) else self._documents
         array, failures = decode_rows(texts.take(pa.array(rows)), decode, self.type)
         places = pa.array(np.cumsum(is_document) - 1, mask=~is_document)
-        return Decoded(array.take(places), Failures.of({**reasons, **failures.at(rows).by_row()}))
+        return DecodedValues(array.take(places), Failures.of({**reasons, **failures.at(rows).by_row()}))
 
     def _refuse_no_document(self, text: str) -> None:
         """Raise if a text is not one JSON document; this check is cheaper than parsing the text alone."""

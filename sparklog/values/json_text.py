@@ -75,7 +75,7 @@ def json_rows(names: Sequence[str], columns: Sequence[pa.Array], rows: int) -> p
     for name, column in zip(names, columns, strict=True):
         texts, quote = _plain(column, name)
         member = (_opening(name) + quote, texts, quote)
-        pieces += [joined(*member).fill_null(pieces_of(b"")[0])] if texts.null_count else member
+        pieces += [joined_pieces(*member).fill_null(pieces_of(b"")[0])] if texts.null_count else member
     return _objects(pieces, b"}")
 
 
@@ -119,17 +119,17 @@ def _objects(members: Pieces, closing: bytes) -> pa.Array:
     """Join members, each with a comma before it, to objects without the first comma; some members may be empty."""
     first, *others = members
     if isinstance(first, bytes):
-        return joined(b"{" + first[1:], *others, closing)
+        return joined_pieces(b"{" + first[1:], *others, closing)
     if not numbers_of(pc.binary_length(first)).all():
         # The first comma may belong to any member.
-        first, others = joined(*members), []
-    return joined(b"{", pc.binary_replace_slice(first, 0, 1, b""), *others, closing)
+        first, others = joined_pieces(*members), []
+    return joined_pieces(b"{", pc.binary_replace_slice(first, 0, 1, b""), *others, closing)
 
 
 def _texts_or_null(column: pa.Array, name: str) -> pa.Array:
     """Return the JSON text of each value of a column."""
     texts, quote = _plain(column, name)
-    return (joined(quote, texts, quote) if quote else texts).fill_null(pieces_of(b"null")[0])
+    return (joined_pieces(quote, texts, quote) if quote else texts).fill_null(pieces_of(b"null")[0])
 
 
 def _plain(column: pa.Array, name: str) -> tuple[pa.Array, bytes]:
@@ -178,12 +178,12 @@ def _nested(column: pa.Array, name: str) -> pa.Array:
     first, last = ends[0].as_py(), ends[-1].as_py()
     if pa.types.is_map(kind):
         keys, items = column.keys.slice(first, last - first), column.items.slice(first, last - first)
-        texts = joined(b'"', _plain(keys, name)[0], b'":', _texts_or_null(items, name))
+        texts = joined_pieces(b'"', _plain(keys, name)[0], b'":', _texts_or_null(items, name))
     else:
         texts = _texts_or_null(column.values.slice(first, last - first), name)
     lists = pa.ListArray.from_arrays(pc.subtract(ends, ends[0]), texts)
     opening, closing = (b"{", b"}") if pa.types.is_map(kind) else (b"[", b"]")
-    return _null_where(column, joined(opening, pc.binary_join(lists, pieces_of(b",")[0]), closing))
+    return _null_where(column, joined_pieces(opening, pc.binary_join(lists, pieces_of(b",")[0]), closing))
 
 
 def _no_json(name: str, kind: pa.DataType) -> InvalidOptionError:
@@ -251,14 +251,14 @@ def hex_of(data: pa.Array) -> pa.Array:
 
 def header_objects(headers: pa.Array) -> pa.Array:
     """Write the headers of each record as a JSON array of objects."""
-    return joined(*_header_lists(headers))
+    return joined_pieces(*_header_lists(headers))
 
 
 def base64_of(data: pa.Array) -> pa.Array:
     """Write bytes as base64, all at once: each value is padded to groups of three bytes, and then gets its ``=``."""
     whole = _without_nulls(data)
     missing = numbers_of(pc.binary_length(whole)) % 3
-    padded = joined(whole, pieces_of(b"", bytes(2), bytes(1)).take(array_of(missing)))
+    padded = joined_pieces(whole, pieces_of(b"", bytes(2), bytes(1)).take(array_of(missing)))
     written = np.frombuffer(bytearray(binascii.b2a_base64(octets_of(padded), newline=False)), np.uint8)
     offsets = _offsets(padded)
     ends = (offsets - offsets[0]) // 3 * 4
@@ -329,7 +329,7 @@ def _header_lists(headers: pa.Array) -> Pieces:
     is_later = np.ones(len(flat) + 1, np.int8)
     is_later[ends] = 0
     opening = pieces_of(b'{"key":"', b',{"key":"').take(array_of(is_later[:-1]))
-    each = joined(opening, escaped(flat.field("key")), b'"', *data_field("value", flat.field("value")), b"}")
+    each = joined_pieces(opening, escaped(flat.field("key")), b'"', *data_field("value", flat.field("value")), b"}")
     written = pa.Array.from_buffers(_BYTES, len(headers), [None, pa.py_buffer(_offsets(each)[ends]), each.buffers()[2]])
     return b"[", written, b"]"
 
@@ -350,7 +350,7 @@ def digits_of(column: pa.Array) -> pa.Array:
     return column.cast(pa.large_string()).cast(_BYTES)
 
 
-def joined(*pieces: pa.Array | bytes) -> pa.Array:
+def joined_pieces(*pieces: pa.Array | bytes) -> pa.Array:
     """Join pieces record by record; shared pieces are given once. The result is null where a piece is."""
     arrays = [pieces_of(piece)[0] if isinstance(piece, bytes) else piece for piece in pieces]
     return pc.binary_join_element_wise(*arrays, pieces_of(b"")[0])

@@ -42,7 +42,7 @@ from sparklog.errors import InvalidOptionError, did_you_mean
 from sparklog.storage.small_files import read_files, scratch_folder
 from sparklog.values.framing import split_message_index, split_prefix
 from sparklog.values.libraries import import_optional
-from sparklog.values.rows import Decoded, Failures, call_rows, decode_rows
+from sparklog.values.rows import DecodedValues, Failures, call_rows, decode_rows
 from sparklog.values.schemas import FieldCount, Schema
 
 _EXTRA: Final = "protobuf"
@@ -106,7 +106,7 @@ class ProtobufCodec:
         self._columns = _Message(self._class, (), FieldCount(name))
         self.type = self._columns.type
 
-    def decode(self, values: pa.Array) -> Decoded:
+    def decode(self, values: pa.Array) -> DecodedValues:
         if self._has_prefix:
             ids, payloads, reasons = split_prefix(values)
             pairs = [
@@ -118,7 +118,7 @@ class ProtobufCodec:
             reasons = {}
             messages, unread = call_rows(self._class.FromString, values.to_pylist())
         array, misfits = decode_rows(messages, self._columns.array, self.type)
-        return Decoded(array, Failures.of({**misfits.by_row(), **unread, **reasons}))
+        return DecodedValues(array, Failures.of({**misfits.by_row(), **unread, **reasons}))
 
     def _framed_message(self, pair: tuple[int, bytes]) -> Any:
         schema_id, payload = pair

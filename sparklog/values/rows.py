@@ -52,7 +52,7 @@ class Failures:
         return dict(zip(self.rows.tolist(), self.reasons, strict=True))
 
 
-class Decoded(NamedTuple):
+class DecodedValues(NamedTuple):
     """Decoded values.
 
     Attributes
@@ -71,17 +71,17 @@ def no_failures() -> Failures:
     return Failures.of({})
 
 
-def join_decoded(parts: Sequence[Decoded], kind: pa.DataType) -> Decoded:
+def join_decoded(parts: Sequence[DecodedValues], kind: pa.DataType) -> DecodedValues:
     """Join the decoded parts of a column, in order."""
     reasons: dict[int, str] = {}
     start = 0
     for array, failures in parts:
         reasons.update(failures.at(np.arange(start, start + len(array))).by_row())
         start += len(array)
-    return Decoded(pa.concat_arrays([part.array for part in parts] or [pa.array([], kind)]), Failures.of(reasons))
+    return DecodedValues(pa.concat_arrays([part.array for part in parts] or [pa.array([], kind)]), Failures.of(reasons))
 
 
-def decode_rows(items: Any, decode: Callable[[Any], pa.Array], kind: pa.DataType) -> Decoded:
+def decode_rows(items: Any, decode: Callable[[Any], pa.Array], kind: pa.DataType) -> DecodedValues:
     """Decode a block; if that fails, find the rows at fault, and decode the others.
 
     Parameters
@@ -114,7 +114,7 @@ def decode_rows(items: Any, decode: Callable[[Any], pa.Array], kind: pa.DataType
             reasons[start] = reason_of(error)
             piece = pa.nulls(1, kind)
         pieces.append(piece)
-    return Decoded(pa.concat_arrays(pieces or [pa.array([], kind)]), Failures.of(reasons))
+    return DecodedValues(pa.concat_arrays(pieces or [pa.array([], kind)]), Failures.of(reasons))
 
 
 def call_rows(function: Callable[[Any], Any], items: Sequence[Any]) -> tuple[list[Any], dict[int, str]]:

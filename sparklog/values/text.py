@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sparklog.values.rows import Decoded, Failures, no_failures, only_where
+from sparklog.values.rows import DecodedValues, Failures, no_failures, only_where
 
 # Source: RFC 3629, section 4. Arrow matches binary data byte by byte.
 _UTF_8: Final = (
@@ -31,8 +31,8 @@ class RawCodec:
 
     type = pa.binary()
 
-    def decode(self, values: pa.Array) -> Decoded:
-        return Decoded(values, no_failures())
+    def decode(self, values: pa.Array) -> DecodedValues:
+        return DecodedValues(values, no_failures())
 
 
 class StringCodec:
@@ -40,19 +40,19 @@ class StringCodec:
 
     type = pa.string()
 
-    def decode(self, values: pa.Array) -> Decoded:
+    def decode(self, values: pa.Array) -> DecodedValues:
         return decode_text(values)
 
 
-def decode_text(values: pa.Array) -> Decoded:
+def decode_text(values: pa.Array) -> DecodedValues:
     """Return values without nulls as text; a value that is not UTF-8 fails."""
     try:
-        return Decoded(values.cast(pa.string()), no_failures())
+        return DecodedValues(values.cast(pa.string()), no_failures())
     except pa.ArrowInvalid:
         are_text = is_text(values)
     wrong = np.flatnonzero(~np.asarray(are_text))
     texts = only_where(values, are_text).cast(pa.string())
-    return Decoded(texts, Failures(wrong, ["the value is not UTF-8"] * len(wrong)))
+    return DecodedValues(texts, Failures(wrong, ["the value is not UTF-8"] * len(wrong)))
 
 
 def without_formulas(texts: pa.Array) -> pa.Array:

@@ -16,10 +16,10 @@ import numpy as np
 
 from sparklog.errors import OffsetOutOfRangeError
 from sparklog.log.config import LogConfig
-from sparklog.log.files import OFFSET_MAX
 from sparklog.log.index import OFFSET_ENTRY, TIME_ENTRY
 from sparklog.record.format.headers import BatchHeaders
 from sparklog.record.format.streams import Int64s
+from sparklog.record.format.v2 import OFFSET_MAX
 from sparklog.storage.base import WritableFile
 from sparklog.write.policy import ActiveSegment, NextBatch, index_entry_rows, should_roll
 

@@ -35,7 +35,7 @@ from sparklog.log.files import OffsetFile, offset_file_name, parse_offset_file
 from sparklog.log.folders import refuse_to_write
 from sparklog.log.places import PartitionFolder
 from sparklog.log.producer_state import ProducerBatch, producer_batches
-from sparklog.log.properties import APPEND
+from sparklog.log.properties import AT_APPEND
 from sparklog.record.encode.batches import EncodedBatches
 from sparklog.record.encode.intake import Records
 from sparklog.storage.base import Storage
@@ -59,7 +59,7 @@ from sparklog.write.journal import apply_journal
 from sparklog.write.metrics import LogCounters, LogMetrics
 from sparklog.write.pipeline import ProducerIdentity, check_records, encode_records
 from sparklog.write.policy import roll_jitter_ms, should_flush
-from sparklog.write.recovery import recover
+from sparklog.write.recovery import recover_log
 from sparklog.write.small_files import write_atomically
 
 _RANDOM_END: Final = 1 << 31
@@ -70,7 +70,7 @@ def _random_number() -> int:
     return random.randrange(_RANDOM_END)
 
 
-class PartitionLog:
+class LogWriter:
     """A partition's log, open to be appended to. Made by `open`, and used with ``with``.
 
     Threads may share it. A forked process can only close its inherited descriptors, which changes nothing.
@@ -140,7 +140,7 @@ class PartitionLog:
         locking.refuse_link(PartitionFolder.at(storage, located.path))
         refuse_to_write(folder)
         config = cls._config_of(folder, config or LogConfig())
-        config.warn_idle(APPEND)
+        config.warn_idle(AT_APPEND)
         made = cls(folder, config, clock, rng)
         try:
             with outcome(NOTHING_VISIBLE):
@@ -166,7 +166,7 @@ class PartitionLog:
             storage.make_folder(folder.location)
             self._resources.callback(locking.claim(folder, spelling))
             storage.sync_folder(directory.path)
-            found = recover(folder, self._config, self._clock())
+            found = recover_log(folder, self._config, self._clock())
             locking.hide_marker(directory)
         metadata = metadata_to_write(folder, topic_id)
         if metadata is not None:

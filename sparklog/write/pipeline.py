@@ -171,7 +171,7 @@ def encode_records(
         raise RecordTooLargeError(f"a record for {name} is too large: {error.message}") from error
 
 
-def encode_logs(
+def encode_records_of_logs(
     records: pa.RecordBatch,
     config: LogConfig,
     row_ends: Int64s,

@@ -10,15 +10,13 @@ maxSegmentMs), AbstractIndex.java, TimeIndex.java, UnifiedLog.java, LogManager.j
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
 from sparklog.log.config import LogConfig
 from sparklog.log.index import OFFSET_ENTRY, TIME_ENTRY
-
-RELATIVE_OFFSET_MAX: Final = (1 << 31) - 1
+from sparklog.log.segment import RELATIVE_OFFSET_MAX
 
 
 @dataclass(frozen=True, slots=True)

@@ -78,7 +78,7 @@ class Recovered:
     snapshots: Set[int]
 
 
-def recover(
+def recover_log(
     folder: PartitionFolder,
     config: LogConfig,
     now_ms: int,

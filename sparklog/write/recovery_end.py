@@ -11,7 +11,7 @@ from sparklog.log import files
 from sparklog.log.files import offset_file_name
 from sparklog.log.layout import PartitionLayout
 from sparklog.log.losses import refuse_cut_end
-from sparklog.log.scan import refuse_damaged, refuse_damaged_end
+from sparklog.log.scan import refuse_damaged_end, refuse_damaged_window
 from sparklog.log.segment import OffsetPosition, OpenSegment, Segment, Window
 from sparklog.record.format.headers import BatchHeaders
 from sparklog.write.recovery_actions import LOSSY, RecoveryActions
@@ -135,7 +135,7 @@ def _sound_end(
     try:
         for window in log.windows(start, end_position=layout.end.position if segment.is_last else None):
             is_checking = True
-            refuse_damaged(segment, window)
+            refuse_damaged_window(segment, window)
             is_checking = False
             offset = int(window.headers.column("last_offset")[-1]) + 1
         refuse_cut_end(log, offset)

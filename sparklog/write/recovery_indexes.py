@@ -17,7 +17,7 @@ from sparklog.log.files import offset_file_name
 from sparklog.log.index import OFFSET_ENTRY, TIME_ENTRY, TRANSACTION_ENTRY, Entries, read_entries
 from sparklog.log.layout import PartitionLayout, cut_at
 from sparklog.log.producer_state import AbortedTransaction, encode_aborted, producers_at_end
-from sparklog.log.scan import refuse_damaged
+from sparklog.log.scan import refuse_damaged_window
 from sparklog.log.segment import OffsetPosition, Segment
 from sparklog.record.format.headers import BatchHeaders
 from sparklog.write.active_segment import ActiveSegmentState, BatchRun, append_run, new_segment, seal
@@ -162,7 +162,7 @@ def _rebuilt(
     end_position = layout.end.position if is_active else segment.size_bytes
     with segment.open() as log:
         for window in log.windows(log.start, end_position=end_position):
-            refuse_damaged(segment, window)
+            refuse_damaged_window(segment, window)
             headers = window.headers
             state, offset_entries, time_entries = append_run(state, BatchRun.from_headers(headers), config)
             offsets += offset_entries

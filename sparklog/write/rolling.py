@@ -17,7 +17,7 @@ def seal_active(folder: PartitionFolder, state: ActiveSegmentState, producers: P
     Parameters
     ----------
     state, producers
-        The log's state and producers from `sparklog.write.recovery.recover`: its indexes end as in the state.
+        The log's state and producers from `sparklog.write.recovery.recover_log`: its indexes end as in the state.
     """
     sealed, last_entry = seal(state)
     base_offset, storage = state.segment.base_offset, folder.writable

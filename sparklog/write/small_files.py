@@ -29,7 +29,7 @@ BEFORE_LOG_END: Final = (files.RECOVERY_POINT_CHECKPOINT, files.HIGH_WATERMARK_C
 """The checkpoints whose offsets are at or before the end of their log."""
 
 
-def set_offsets(directory: LogDirectory, name: str, offsets: Mapping[TopicPartition, int]) -> None:
+def set_checkpoint_offsets(directory: LogDirectory, name: str, offsets: Mapping[TopicPartition, int]) -> None:
     """Set lines of a checkpoint.
 
     Raises
@@ -41,12 +41,12 @@ def set_offsets(directory: LogDirectory, name: str, offsets: Mapping[TopicPartit
 
 
 def lower_offset(directory: LogDirectory, name: str, at: TopicPartition, offset: int) -> None:
-    """Lower the line of a log to an offset, if it is above; for errors see `set_offsets`."""
+    """Lower the line of a log to an offset, if it is above; for errors see `set_checkpoint_offsets`."""
     _change(directory, name, lambda known: {**known, at: offset} if known.get(at, offset) > offset else known)
 
 
 def keep_offsets(directory: LogDirectory, name: str, is_kept: Callable[[TopicPartition], bool]) -> None:
-    """Remove the lines of a checkpoint for which ``is_kept`` is false; for errors see `set_offsets`."""
+    """Remove the lines of a checkpoint for which ``is_kept`` is false; for errors see `set_checkpoint_offsets`."""
     _change(directory, name, lambda known: {at: offset for at, offset in known.items() if is_kept(at)})
 
 

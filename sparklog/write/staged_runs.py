@@ -33,6 +33,7 @@ from sparklog.record.batches.producer_stamps import (
 )
 from sparklog.record.batches.stamps import OFFSET, STAMP, stamp_batches
 from sparklog.record.format import v2
+from sparklog.record.format.streams import Int64s
 from sparklog.storage.base import ReadableFile
 from sparklog.write.active_segment import BatchRun
 from sparklog.write.staging import BATCH_ENTRY, StagedRun
@@ -41,8 +42,7 @@ _OPEN_FILES_MAX: Final = 128
 _SINGLE_STAMPS_MAX: Final = 16
 """Up to this many batches are stamped one by one: arrays would take longer."""
 
-Entries = np.ndarray[Any, np.dtype[Any]]
-Rows = np.ndarray[Any, np.dtype[np.int64]]
+BatchEntries = np.ndarray[Any, np.dtype[Any]]
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class StagedBatches:
     """
 
     run: BatchRun
-    entries: Entries
+    entries: BatchEntries
 
     def __len__(self) -> int:
         return len(self.entries)
@@ -113,7 +113,7 @@ class StagedRuns:
     def __init__(self, directory: LogDirectory, producer: TransactionProducer | None = None) -> None:
         self._directory, self._producer = directory, producer
         self._next_sequences: dict[str, int] = {}
-        self._entries: dict[str, Entries] = {}
+        self._entries: dict[str, BatchEntries] = {}
         self._open: OrderedDict[str, ReadableFile] = OrderedDict()
 
     def __enter__(self) -> Self:
@@ -154,7 +154,7 @@ class StagedRuns:
         run = BatchRun(sizes, entries["last_offset"].astype(np.int64), entries["max_timestamp"].astype(np.int64))
         return StagedBatches(run, entries)
 
-    def _put_producer(self, folder: str, entries: Entries) -> None:
+    def _put_producer(self, folder: str, entries: BatchEntries) -> None:
         """Write the producer and the sequence numbers into the entries of a log's next batches."""
         rows = self._without_producer(entries)
         if self._producer is None or not len(rows):
@@ -165,7 +165,7 @@ class StagedRuns:
         entries["base_sequence"][rows] = sequences[:-1] & v2.SEQUENCE_MAX
         self._next_sequences[folder] = int(sequences[-1]) & v2.SEQUENCE_MAX
 
-    def _without_producer(self, entries: Entries) -> Rows:
+    def _without_producer(self, entries: BatchEntries) -> Int64s:
         """Return the rows of batches that were staged without the producer of their transaction."""
         if self._producer is None:
             return np.empty(0, np.int64)
@@ -174,7 +174,7 @@ class StagedRuns:
     def _names(self, runs: Sequence[StagedRun], attribute: str) -> str:
         return " or ".join(dict.fromkeys(self._directory.file(getattr(run, attribute)) for run in runs))
 
-    def _entries_of(self, run: StagedRun) -> Entries:
+    def _entries_of(self, run: StagedRun) -> BatchEntries:
         """Read the entries of a file. Entries of a shared file are kept for its other runs."""
         found = self._entries.get(run.batches_name)
         if found is None:

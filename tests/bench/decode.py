@@ -25,7 +25,7 @@ from rich.table import Table
 
 from sparklog.record.batches.framing import scan_headers, scan_pieces
 from sparklog.record.codecs.table import decompressor
-from sparklog.record.decode.columns import Decoder, check_crcs
+from sparklog.record.decode.columns import BatchDecoder, check_crcs
 from sparklog.record.format.limits import DECOMPRESSED_BYTES_MAX
 from sparklog.record.format.schema import DEFAULT_COLUMNS
 from sparklog.record.format.v2 import HEADER_BYTES
@@ -100,7 +100,7 @@ def encoded(case: Case, rows: list[Record], base_offset: int) -> bytes:
 
 def sparklog_decode(data: bytes) -> int:
     """Decode as a reader does: a window of the file at a time, and so many batches of it."""
-    decoder = Decoder(DEFAULT_COLUMNS)
+    decoder = BatchDecoder(DEFAULT_COLUMNS)
     pieces = scan_pieces(memoryview(data), 0)
     return sum(batch.num_rows for piece, headers in pieces for batch in decoder.decode(piece, headers))
 

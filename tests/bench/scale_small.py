@@ -23,7 +23,7 @@ from sparklog.log.layout import read_layout
 from sparklog.log.reader import LogReader, open_log
 from sparklog.record.format import v2
 from sparklog.storage.base import WritableFile
-from sparklog.write.partition import PartitionLog
+from sparklog.write.partition import LogWriter
 from tests.places import folder_at
 from tests.storage.wrapping import WrappedFile, WrappedStorage
 
@@ -64,7 +64,7 @@ def main() -> None:
 
 def append_one(folder: Path) -> Figures:
     rows = pa.table({"key": pa.array([b"k"]), "value": pa.array([b"hello world" * 9])})
-    with PartitionLog.open(folder) as log, (folder / "bare").open("wb", buffering=0) as bare:
+    with LogWriter.open(folder) as log, (folder / "bare").open("wb", buffering=0) as bare:
         log.append(rows)
         data = next(folder.glob("*.log")).read_bytes()
         return in_turn(lambda: log.append(rows), lambda: bare.write(data))
@@ -73,7 +73,7 @@ def append_one(folder: Path) -> Figures:
 def read_one(folder: Path) -> list[tuple[str, float, float]]:
     values = [b"hello world %d" % n * 9 for n in range(RECORDS_PER_APPEND)]
     rows = pa.table({"key": pa.array([b"k"] * RECORDS_PER_APPEND), "value": pa.array(values)})
-    with PartitionLog.open(folder) as log:
+    with LogWriter.open(folder) as log:
         for _ in range(RECORDS // RECORDS_PER_APPEND):
             log.append(rows)
     wanted = RECORDS // 2 + 7
@@ -101,7 +101,7 @@ def read_one(folder: Path) -> list[tuple[str, float, float]]:
 def many_segments(folder: Path, segments: int) -> list[tuple[str, float, float]]:
     rows = pa.table({"value": pa.array([os.urandom(4000)])})
     config = LogConfig(segment_bytes=4096, compression_type="uncompressed")
-    with PartitionLog.open(folder, config, storage=UnsyncedStorage()) as log:
+    with LogWriter.open(folder, config, storage=UnsyncedStorage()) as log:
         for n in range(segments):
             log.append(rows, producer_id=7, producer_epoch=0, base_sequence=n)
 
@@ -114,7 +114,7 @@ def many_segments(folder: Path, segments: int) -> list[tuple[str, float, float]]
         (f"end and last stable offset, {segments:,} segments: a listing", *in_turn(ends, lambda: listed(folder))),
         (
             f"open to write, {segments:,} segments: a listing",
-            *in_turn(lambda: PartitionLog.open(folder, config).close(), lambda: listed(folder)),
+            *in_turn(lambda: LogWriter.open(folder, config).close(), lambda: listed(folder)),
         ),
     ]
 

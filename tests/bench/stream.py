@@ -28,7 +28,7 @@ from rich.table import Table
 
 from sparklog.spark.options.read import SeglogOptions
 from sparklog.spark.options.schema import source_schema
-from sparklog.spark.read.decoding import Columns
+from sparklog.spark.read.decoding import ReadColumns
 from sparklog.spark.stream.reader import SeglogStreamReader
 from sparklog.topic.streams.offsets import INITIAL
 from tests.bench.ready_stream import ReadyMadeStream
@@ -79,7 +79,7 @@ def idle_trigger(path: Path) -> tuple[float, float]:
     for each in [*path.rglob("*"), path]:
         os.utime(each, ns=(0, time.time_ns() - _HOUR_NS))
     options = SeglogOptions.parse_stream({"path": str(path)})
-    reader = SeglogStreamReader(options, source_schema((), include_headers=False), Columns())
+    reader = SeglogStreamReader(options, source_schema((), include_headers=False), ReadColumns())
     start = reader.latestOffset(INITIAL, ReadAllAvailable())
 
     def listed() -> None:

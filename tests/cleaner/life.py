@@ -28,7 +28,7 @@ from sparklog.log.files import TopicPartition
 from sparklog.log.reader import IsolationLevel
 from sparklog.topic.transactions.hanging import AbortRequest, abort_transactions
 from sparklog.topic.transactions.writer import TransactionalWriter
-from sparklog.write.partition import PartitionLog
+from sparklog.write.partition import LogWriter
 from tests.cleaner.logs import findings
 from tests.oracle import OracleBatch, decode_log
 from tests.places import directory_at
@@ -184,19 +184,19 @@ class Life:
     # What is written
 
     def open_and_close(self, number: int) -> None:
-        PartitionLog.open(self.folder(number), CONFIG, clock=self._clock).close()
+        LogWriter.open(self.folder(number), CONFIG, clock=self._clock).close()
 
     def append(self, number: int, contents: Sequence[Content], codec: str) -> None:
         """Append records by a writer of one partition."""
         config = replace(CONFIG, compression_type=codec)
-        with PartitionLog.open(self.folder(number), config, clock=self._clock) as log:
+        with LogWriter.open(self.folder(number), config, clock=self._clock) as log:
             given = log.append(self._table(contents))
         self._add(number, contents, given)
 
     def leave_open(self, number: int, contents: Sequence[Content]) -> None:
         """Append records of a transaction whose producer is never heard of again."""
         self._producer_id += 1
-        with PartitionLog.open(self.folder(number), CONFIG, clock=self._clock) as log:
+        with LogWriter.open(self.folder(number), CONFIG, clock=self._clock) as log:
             given = log.append(
                 self._table(contents),
                 producer_id=self._producer_id,

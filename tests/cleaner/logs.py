@@ -9,14 +9,14 @@ from typing import Any
 import sparklog
 from sparklog.cleaner.editor import Editor
 from sparklog.cleaner.rewriting import Rewriter, Rewritten
-from sparklog.cleaner.segment_groups import grouped
+from sparklog.cleaner.segment_groups import grouped_segments
 from sparklog.inspect.verify import verify_partition
 from sparklog.inspect.verify_segment import Finding, Severity
 from sparklog.log.config import LogConfig
 from sparklog.log.layout import read_layout
 from sparklog.log.segment import Window
 from sparklog.storage.base import Storage
-from sparklog.write.recovery import recover
+from sparklog.write.recovery import recover_log
 from tests.build import write_partition
 from tests.log.logs import batches
 from tests.places import LOCAL, folder_at
@@ -57,8 +57,8 @@ def clean(
 ) -> list[Rewritten]:
     """Open a log as a writer does, and rewrite all of its sealed segments."""
     at = folder_at(folder, storage)
-    recover(at, config, now_ms)
-    groups = grouped(read_layout(at).segments[:-1], config)
+    recover_log(at, config, now_ms)
+    groups = grouped_segments(read_layout(at).segments[:-1], config)
     rewriter = Rewriter(at, config, now_ms, **options)  # type: ignore[arg-type]
     return [rewriter.rewrite(group, editor or Editor()) for group in groups]
 

@@ -11,7 +11,7 @@ import pytest
 
 import sparklog
 from sparklog.cleaner.compaction_pass import Compacted, CompactionPass, compact
-from sparklog.cleaner.opened import look_at, open_to_clean
+from sparklog.cleaner.opened import open_to_clean, open_to_look
 from sparklog.cleaner.rewriting import Rewriter
 from sparklog.errors import CorruptLogError, InvalidOptionError
 from sparklog.log.config import LogConfig
@@ -155,7 +155,7 @@ def run(
     dry_run: bool = False,
 ) -> Compacted:
     at = folder_at(folder, storage)
-    log = look_at(at, config, now_ms) if dry_run else open_to_clean(at, config, now_ms)
+    log = open_to_look(at, config, now_ms) if dry_run else open_to_clean(at, config, now_ms)
     return compact(log, Rewriter(at, config, now_ms, dry_run=dry_run), OffsetMap(map_bytes), checkpoint)
 
 

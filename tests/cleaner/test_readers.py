@@ -15,7 +15,7 @@ from sparklog.errors import DataLossError
 from sparklog.log.config import LogConfig
 from sparklog.log.reader import LogReader
 from sparklog.topic.places.live import LiveLogs
-from sparklog.write.partition import PartitionLog
+from sparklog.write.partition import LogWriter
 from tests.cleaner.logs import ALL, CONFIG, KeepingSome, clean, findings, logs, values, write
 from tests.places import folder_at
 
@@ -66,7 +66,7 @@ def test_reader_sees_all_of_a_log_while_its_segments_are_swapped(tmp_path: Path,
         # All sealed segments become one, and so it goes on with what is appended.
         config_of = replace(config, segment_bytes=600)
         clean(folder, config=config)
-        with PartitionLog.open(folder, config_of) as log:
+        with LogWriter.open(folder, config_of) as log:
             log.append({"value": [b"value of %d" % (120 + turn)]})
 
     assert beside(read, change) > ROUNDS // 2
@@ -81,7 +81,7 @@ def test_log_that_was_opened_before_is_read_after_every_kind_of_swap(tmp_path: P
     half = opened.batches(0, 120, columns=["value"])
     seen = next(half)["value"].to_pylist()
     clean(folder)
-    with PartitionLog.open(folder, LogConfig(segment_bytes=300)) as log:
+    with LogWriter.open(folder, LogConfig(segment_bytes=300)) as log:
         for n in range(120, 160):
             log.append({"value": [b"value of %d" % n]})
     clean(folder)
@@ -133,7 +133,7 @@ def test_live_log_has_no_gap_beside_cleanings_but_what_retention_took(tmp_path: 
             return
 
     def change(turn: int) -> None:
-        with PartitionLog.open(folder, replace(CONFIG, segment_bytes=300)) as log:
+        with LogWriter.open(folder, replace(CONFIG, segment_bytes=300)) as log:
             end = log.append({"value": [b"x" * 100] * 5})[1] + 1
         clean(folder)
         if turn % 5 == 4:

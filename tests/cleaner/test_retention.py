@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sparklog.cleaner.opened import look_at
+from sparklog.cleaner.opened import open_to_look
 from sparklog.cleaner.retention import KafkaRetention, LogDescription, RetainedSegment, dropped_by
 from sparklog.errors import InvalidOptionError
 from sparklog.log.config import LogConfig
@@ -111,7 +111,7 @@ def test_policy_that_would_leave_a_gap_is_refused() -> None:
 
 def test_segments_are_described_by_their_indexes_and_ends(tmp_path: Path) -> None:
     write(tmp_path / "events-0")
-    found = look_at(folder_at(tmp_path / "events-0"), LogConfig(), NOW_MS).describe()
+    found = open_to_look(folder_at(tmp_path / "events-0"), LogConfig(), NOW_MS).describe()
     assert [(each.base_offset, each.end_offset, each.largest_timestamp) for each in found.segments] == [
         (base, base + 20, 1000 + base + 19) for base in range(0, 120, 20)
     ]
@@ -135,5 +135,5 @@ def test_largest_timestamp_is_right_whatever_the_time_index_says(tmp_path: Path,
     if damage != "gone":
         wrong = {"empty": b"", "of another log": (77).to_bytes(8, "big") + bytes(4), "cut": content[:12]}[damage]
         index.write_bytes(wrong)
-    (segment,) = look_at(folder_at(folder), LogConfig(), NOW_MS).describe().segments
+    (segment,) = open_to_look(folder_at(folder), LogConfig(), NOW_MS).describe().segments
     assert segment.largest_timestamp == 9000

@@ -18,7 +18,7 @@ from sparklog.log.config import LogConfig
 from sparklog.log.layout import read_layout
 from sparklog.log.producer_state import Producers, producers_at_end
 from sparklog.log.segment import Window
-from sparklog.write.recovery import recover
+from sparklog.write.recovery import recover_log
 from tests.build import Record, control_batch, legacy_message, v2_batch, write_partition
 from tests.cleaner.logs import (
     ALL,
@@ -202,7 +202,7 @@ def test_snapshots_and_aborted_transactions_stay_right(tmp_path: Path) -> None:
     aborted = v2_batch(records, base_offset=10, transactional=True, base_sequence=0, **producer)
     written = [batch(0), aborted, batch(20), control_batch("abort", 30, 7, timestamp=1000), batch(31), batch(41)]
     write_partition(folder, written, segment_bytes=600)
-    recover(folder_at(folder), CONFIG, NOW_MS)
+    recover_log(folder_at(folder), CONFIG, NOW_MS)
     bases = logs(folder)
     for base in bases[1:]:
         layout = read_layout(folder_at(folder))
@@ -210,7 +210,7 @@ def test_snapshots_and_aborted_transactions_stay_right(tmp_path: Path) -> None:
         (folder / f"{base:020d}.snapshot").write_bytes(producers_at_end(end).encode())
         for path in folder.glob(f"{base:020d}.*index"):
             path.unlink()
-    recover(folder_at(folder), CONFIG, NOW_MS)
+    recover_log(folder_at(folder), CONFIG, NOW_MS)
     clean(folder)
     assert len(logs(folder)) == 2
     assert sorted(path.name for path in folder.glob("*.snapshot")) == [f"{bases[-1]:020d}.snapshot"]
@@ -241,7 +241,7 @@ class Backwards(Editor):
 def test_damaged_source_stays_as_it_is(tmp_path: Path) -> None:
     folder = tmp_path / "events-0"
     write(folder)
-    recover(folder_at(folder), CONFIG, NOW_MS)
+    recover_log(folder_at(folder), CONFIG, NOW_MS)
     log = folder / "00000000000000000020.log"
     data = bytearray(log.read_bytes())
     data[100] ^= 1
@@ -265,7 +265,7 @@ def test_throttle_sleeps_for_what_was_read_and_written(tmp_path: Path) -> None:
 def test_dry_run_counts_and_writes_nothing(tmp_path: Path) -> None:
     folder = tmp_path / "events-0"
     write(folder)
-    recover(folder_at(folder), CONFIG, NOW_MS)
+    recover_log(folder_at(folder), CONFIG, NOW_MS)
     before = {path: path.read_bytes() for path in folder.iterdir()}
     planned = clean(folder, KeepingSome(every_third), dry_run=True)
     assert {path: path.read_bytes() for path in folder.iterdir()} == before

@@ -20,7 +20,7 @@ from sparklog.log.files import TopicPartition
 from sparklog.log.places import PartitionFolder
 from sparklog.log.producer_state import AbortedTransaction, encode_aborted
 from sparklog.storage.base import Storage
-from sparklog.write.partition import PartitionLog
+from sparklog.write.partition import LogWriter
 from tests.build import Record, control_batch, v2_batch, write_partition
 from tests.cleaner.logs import ALL, findings, logs, names, values, write
 from tests.log.logs import batch
@@ -32,11 +32,11 @@ AT_ONCE = LogConfig(file_delete_delay_ms=0)
 
 
 def delete_records(folder: Path, **how: Any) -> Extent:
-    return truncation.delete_records(folder_at(folder), **{"config": LogConfig(), "lock_timeout_seconds": 0, **how})
+    return truncation.cut_start(folder_at(folder), **{"config": LogConfig(), "lock_timeout_seconds": 0, **how})
 
 
 def truncate_to(folder: Path, offset: int, config: LogConfig = AT_ONCE, storage: Storage = LOCAL) -> Extent:
-    return truncation.truncate_to(folder_at(folder, storage), offset, config=config, lock_timeout_seconds=0)
+    return truncation.cut_end(folder_at(folder, storage), offset, config=config, lock_timeout_seconds=0)
 
 
 def start_of(directory: Path) -> int:
@@ -71,7 +71,7 @@ def test_all_records_go_and_offsets_go_on(folder: Path) -> None:
     assert (found.start_offset, found.end_offset) == (120, 120)
     assert values(folder) == []
     assert sorted(path.name for path in folder.glob("*.log")) == ["00000000000000000120.log"]
-    with PartitionLog.open(folder) as log:
+    with LogWriter.open(folder) as log:
         assert log.append({"value": [b"next"]}) == (120, 120)
     assert findings(folder) == []
 
@@ -81,7 +81,7 @@ def test_removed_files_stay_for_a_while(folder: Path) -> None:
     assert len([name for name in names(folder) if name.endswith(".deleted")]) == 6
     with sparklog.open_log(folder) as log:
         assert log.start_offset == 40
-    PartitionLog.open(folder, AT_ONCE).close()
+    LogWriter.open(folder, AT_ONCE).close()
     assert not [name for name in names(folder) if name.endswith(".deleted")]
 
 
@@ -104,7 +104,7 @@ def test_log_is_cut_at_the_batch_that_holds_an_offset(
         assert truncate_to(folder, offset).end_offset == end
     assert values(folder) == ALL[:end]
     assert caplog.messages == []
-    with PartitionLog.open(folder) as log:
+    with LogWriter.open(folder) as log:
         assert log.append({"value": [b"next"]}) == (end, end)
     assert values(folder) == [*ALL[:end], b"next"]
     assert findings(folder) == []
@@ -155,7 +155,7 @@ def test_log_that_begins_above_zero_is_cut_at_its_first_batch_and_begins_there_a
         folder = crash.folder / "events-0"
         with sparklog.open_log(folder) as log:
             assert log.start_offset == 1000, str(crash)
-        with PartitionLog.open(folder) as writer:
+        with LogWriter.open(folder) as writer:
             assert writer.append({"value": [b"next"]})[0] in (1000, 1020, 1040), str(crash)
         assert findings(folder) == [], str(crash)
 
@@ -166,7 +166,7 @@ def test_aborted_transaction_that_is_cut_off_is_in_no_index(tmp_path: Path) -> N
     data = v2_batch(rows, base_offset=10, transactional=True, producer_id=7, producer_epoch=0, base_sequence=0)
     write_partition(folder, [batch(0), data, control_batch("abort", 11, 7, timestamp=2000)], segment_bytes=1 << 20)
     (folder / "00000000000000000000.txnindex").write_bytes(encode_aborted([AbortedTransaction(7, 10, 11, 10)]))
-    PartitionLog.open(folder, config).close()
+    LogWriter.open(folder, config).close()
     assert truncate_to(folder, 11, config=config).end_offset == 11
     assert findings(folder) == []
     assert not (folder / "00000000000000000000.txnindex").exists()
@@ -179,7 +179,7 @@ def test_log_that_is_cut_in_the_batch_of_its_start_is_empty_and_begins_there(fol
     assert (found.start_offset, found.end_offset) == (start, start)
     assert values(folder) == []
     assert findings(folder) == []
-    with PartitionLog.open(folder) as log:
+    with LogWriter.open(folder) as log:
         assert log.append({"value": [b"next"]}) == (start, start)
     assert values(folder) == [b"next"]
 

@@ -33,7 +33,7 @@ from sparklog.log.places import LogDirectory
 from sparklog.topic.internal.given_offsets import OffsetAndMetadata
 from sparklog.topic.log_manager import LogManager
 from sparklog.write.group_offsets import read_group_offsets
-from sparklog.write.partition import PartitionLog
+from sparklog.write.partition import LogWriter
 from tests.build import Record, v2_batch, write_partition
 from tests.golden import golden_set
 from tests.places import directory_at
@@ -574,7 +574,7 @@ def test_transactions_and_markers_of_a_broker(isolation_level: Any) -> None:
 
 def test_consumer_goes_on_through_rolls_and_removed_segments(tmp_path: Path) -> None:
     config = LogConfig(segment_bytes=500, batch_size=100, compression_type="uncompressed")
-    with PartitionLog.open(tmp_path / "events-0", config) as log, from_start(tmp_path, "events") as consumer:
+    with LogWriter.open(tmp_path / "events-0", config) as log, from_start(tmp_path, "events") as consumer:
         found: list[int] = []
         for n in range(0, 200, 5):
             log.append({"value": [b"%d" % (n + k) for k in range(5)]})

@@ -15,7 +15,7 @@ import sparklog
 from sparklog.clients.consumer import Consumer
 from sparklog.log.config import LogConfig
 from sparklog.topic.log_manager import LogManager
-from sparklog.write.partition import PartitionLog
+from sparklog.write.partition import LogWriter
 
 SECONDS = 120
 ROUNDS = 25
@@ -79,7 +79,7 @@ def test_consumer_beside_retention_gets_each_record_once(tmp_path: Path) -> None
 
     def write_and_clean() -> None:
         for n in range(ROUNDS):
-            with PartitionLog.open(tmp_path / "events-0", LogConfig(segment_bytes=600)) as log:
+            with LogWriter.open(tmp_path / "events-0", LogConfig(segment_bytes=600)) as log:
                 for k in range(10):
                     log.append({"value": [b"%d" % (10 * n + k)]})
             deadline = time.monotonic() + SECONDS

@@ -37,7 +37,7 @@ from sparklog.log.files import TopicPartition
 from sparklog.record.batches.producer_stamps import FIRST_OWN_PRODUCER_ID
 from sparklog.topic.log_manager import LogManager
 from sparklog.topic.write.partitioner import partitions_of_keys
-from sparklog.write.partition import PartitionLog
+from sparklog.write.partition import LogWriter
 from tests.places import LOCAL
 from tests.topic.staged import findings
 
@@ -243,13 +243,13 @@ def test_oversize_record_is_refused_at_once(tmp_path: Path) -> None:
 
 def test_full_buffer_blocks_and_then_times_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     go_on = threading.Event()
-    append = PartitionLog.append
+    append = LogWriter.append
 
     def slow(*args: Any, **options: Any) -> Any:
         assert go_on.wait(SECONDS)
         return append(*args, **options)
 
-    monkeypatch.setattr(PartitionLog, "append", slow)
+    monkeypatch.setattr(LogWriter, "append", slow)
     with Producer(tmp_path, buffer_memory=1000, max_block_ms=50) as producer:
         kept = producer.send("events", b"x" * 900)
         with pytest.raises(KafkaTimeoutError, match="buffer_memory=1000"):
@@ -286,14 +286,14 @@ def test_producer_has_one_thread_while_it_is_open(tmp_path: Path) -> None:
 
 def test_close_that_may_not_wait_fails_what_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     go_on, is_writing = threading.Event(), threading.Event()
-    append = PartitionLog.append
+    append = LogWriter.append
 
     def slow(*args: Any, **options: Any) -> Any:
         is_writing.set()
         assert go_on.wait(SECONDS)
         return append(*args, **options)
 
-    monkeypatch.setattr(PartitionLog, "append", slow)
+    monkeypatch.setattr(LogWriter, "append", slow)
     producer = Producer(tmp_path)
     written = producer.send("events", b"a")
     assert is_writing.wait(SECONDS)
@@ -453,18 +453,18 @@ def test_idempotent_batches_carry_an_id_of_our_own_block(tmp_path: Path) -> None
 def test_after_an_error_of_the_disk_nothing_new_is_taken_for_a_repetition(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    append = PartitionLog.append
+    append = LogWriter.append
     with Producer(tmp_path) as producer:
         producer.send("events", b"a").get(SECONDS)
 
-        def fail(self: PartitionLog, *args: Any, **options: Any) -> Any:
+        def fail(self: LogWriter, *args: Any, **options: Any) -> Any:
             append(self, *args, **options)
             raise StorageError("the disk is gone")
 
-        monkeypatch.setattr(PartitionLog, "append", fail)
+        monkeypatch.setattr(LogWriter, "append", fail)
         with pytest.raises(StorageError, match="the disk is gone"):
             producer.send("events", b"b").get(SECONDS)
-        monkeypatch.setattr(PartitionLog, "append", append)
+        monkeypatch.setattr(LogWriter, "append", append)
         assert producer.send("events", b"c").get(SECONDS).offset == 2
     assert read(tmp_path, "value") == [b"a", b"b", b"c"]
 
@@ -572,7 +572,7 @@ with sparklog.PartitionLog.open(sys.argv[1] + "/held-0"):
 
 def test_partitions_that_are_added_are_seen_in_time_and_where_they_are_named(tmp_path: Path) -> None:
     def add(number: int) -> None:
-        PartitionLog.open(tmp_path / f"events-{number}").close()
+        LogWriter.open(tmp_path / f"events-{number}").close()
 
     add(0)
     with Producer(tmp_path) as patient, Producer(tmp_path, metadata_max_age_ms=50, linger_ms=0) as producer:

@@ -26,7 +26,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from sparklog.log.config import LogConfig
-from sparklog.write.partition import PartitionLog
+from sparklog.write.partition import LogWriter
 from tests.storage.crash import CrashingStorage, Stopped
 
 APPENDS: Final = 6
@@ -82,7 +82,7 @@ def append_until_killed(order: Mapping[str, Any]) -> None:
     rng, append = random.Random(seed), 0
     storage = None if stop_at is None else KillingStorage(folder.parent, stop_at, is_torn=order["is_torn"])
     while append < (APPENDS if stop_at is not None else 10_000):
-        with PartitionLog.open(folder, CONFIG, storage=storage) as log:
+        with LogWriter.open(folder, CONFIG, storage=storage) as log:
             told(f"open {log.end_offset}")
             for _ in range(rng.choice((1, 3, 6))):
                 rows = records(seed, append)
@@ -99,7 +99,7 @@ def load() -> None:
     """Have all that is slow to load be loaded, compiled code above all."""
     with tempfile.TemporaryDirectory() as folder:
         for _ in range(2):
-            with PartitionLog.open(Path(folder) / "load-0", CONFIG) as log:
+            with LogWriter.open(Path(folder) / "load-0", CONFIG) as log:
                 log.append(pa.table({"value": records(0, 0)}))
 
 

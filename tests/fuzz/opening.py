@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Final
 
 from sparklog.errors import SeglogError
-from sparklog.write.partition import PartitionLog
+from sparklog.write.partition import LogWriter
 from tests.fuzz.logs import LOG, SoundLog, segments_of
 from tests.fuzz.model import OVERHEAD_BYTES, is_checked, model_of, whole_batch_behind
 from tests.fuzz.queries import HEARD
@@ -36,7 +36,7 @@ def judge_opening(log: SoundLog, files: Mapping[str, bytes], directory: Path) ->
     folder = log.write(directory, files)
     HEARD.messages.clear()
     try:
-        with PartitionLog.open(folder, clock=lambda: NOW_MS, rng=lambda: 0) as opened:
+        with LogWriter.open(folder, clock=lambda: NOW_MS, rng=lambda: 0) as opened:
             end_offset = opened.end_offset
     except SeglogError as error:
         if logs_in(folder) != {name: data for name, data in files.items() if name.endswith(LOG)}:

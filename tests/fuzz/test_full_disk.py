@@ -21,7 +21,7 @@ import sparklog
 from sparklog.errors import SeglogError
 from sparklog.log.config import LogConfig
 from sparklog.topic.write.commit import commit
-from sparklog.write.partition import PartitionLog
+from sparklog.write.partition import LogWriter
 from tests.places import moved
 from tests.storage.full_disk import FullDisk
 from tests.topic.staged import NOW_MS, findings, rows, stage, write
@@ -71,7 +71,7 @@ class Writer:
     steps: set[str] = field(default_factory=set)
     wrong: list[str] = field(default_factory=list)
     expected: list[str] = field(default_factory=list)
-    log: PartitionLog | None = None
+    log: LogWriter | None = None
 
     def does(self, step: str, values: Sequence[str], action: Callable[[], None]) -> None:
         """Do something that is to make values visible; `values` are those that are not known to be there yet."""
@@ -94,7 +94,7 @@ class Writer:
         if claims == ["nothing"]:
             after = before if step == "append" else before[: len(before) - len(values)]
         if claims == ["will"]:
-            PartitionLog.open(self.folder, self.config).close()
+            LogWriter.open(self.folder, self.config).close()
             found = read(self.folder)
         if claims and found != after:
             self.wrong.append(f"{where}: there are {len(found)} rows and not {len(after)}")
@@ -107,13 +107,13 @@ class Writer:
         if not values:
             return
         if self.log is None:
-            self.log = PartitionLog.open(self.folder, self.config)
+            self.log = LogWriter.open(self.folder, self.config)
         try:
             self.log.append(pa.table({"value": values}))
         except SeglogError:
             with contextlib.suppress(SeglogError):
                 self.log.close()
-            self.log = PartitionLog.open(self.folder, self.config)
+            self.log = LogWriter.open(self.folder, self.config)
             self.log.append(pa.table({"value": values}))
         self.expected += values
 
@@ -125,7 +125,7 @@ def write_all(folder: Path, storage: FullDisk, config: LogConfig) -> Writer:
     session: list[str] = []
 
     def open_() -> None:
-        writer.log = PartitionLog.open(folder, config, storage=storage)
+        writer.log = LogWriter.open(folder, config, storage=storage)
 
     writer.does("open", (), open_)
     if writer.log is None:
@@ -144,7 +144,7 @@ def write_all(folder: Path, storage: FullDisk, config: LogConfig) -> Writer:
     return writer
 
 
-def _append(log: PartitionLog, values: list[str]) -> None:
+def _append(log: LogWriter, values: list[str]) -> None:
     log.append(pa.table({"value": values}))
 
 
@@ -154,12 +154,12 @@ def every_call(tmp_path: Path, config: LogConfig, *, stays_full: bool, step: int
     for full_at in range(1, 10_000, step):
         directory = tmp_path / str(full_at)
         folder = directory / "events-0"
-        with PartitionLog.open(folder, config) as log:
+        with LogWriter.open(folder, config) as log:
             log.append(pa.table({"value": ["before"]}))
         storage = FullDisk(directory, full_at, stays_full=stays_full)
         writer = write_all(folder, storage, config)
         wrong += [f"{full_at}: {each}" for each in writer.wrong]
-        PartitionLog.open(folder, config).close()
+        LogWriter.open(folder, config).close()
         found = read(folder)
         if found != writer.expected or len(set(found)) != len(found):
             wrong.append(f"{full_at}: at last there are {len(found)} rows and not {len(writer.expected)}")

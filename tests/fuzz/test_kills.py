@@ -21,7 +21,7 @@ import pytest
 import sparklog
 from sparklog.inspect.verify import verify_partition
 from sparklog.inspect.verify_segment import Finding, Severity
-from sparklog.write.partition import PartitionLog
+from sparklog.write.partition import LogWriter
 from tests.fuzz.appender import APPENDS, ATOMIC_RECORDS, CONFIG, records
 from tests.places import folder_at
 
@@ -126,7 +126,7 @@ def check(folder: Path, before: list[bytes], seed: int, told: Told, where: str) 
         rows = records(seed, told.unanswered)
         assert rest == rows[: len(rest)], f"{where}: what nobody wrote is there"
         assert len(rows) > ATOMIC_RECORDS or rest in ([], rows), f"{where}: a part of a batch is there"
-    with PartitionLog.open(folder, CONFIG) as log:
+    with LogWriter.open(folder, CONFIG) as log:
         assert log.end_offset == len(found), where
     assert values(folder) == found, where
     return found

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from sparklog.errors import CorruptBatchError
-from sparklog.write.partition import PartitionLog
+from sparklog.write.partition import LogWriter
 from tests.fuzz import opening
 from tests.fuzz import run as harness
 from tests.fuzz.cases import Case, Finding, Workbench, drawn
@@ -275,7 +275,7 @@ def test_finding_is_made_small_and_can_be_replayed(tmp_path: Path, capsys: pytes
 # Writers that lie
 
 
-class _CutsTooMuch(PartitionLog):
+class _CutsTooMuch(LogWriter):
     """A writer that cuts the last batch of a log, whatever it is."""
 
     @classmethod
@@ -285,7 +285,7 @@ class _CutsTooMuch(PartitionLog):
         return super().open(path, **options)  # type: ignore[arg-type]
 
 
-class _RaisesKeyErrors(PartitionLog):
+class _RaisesKeyErrors(LogWriter):
     @classmethod
     def open(cls, path: Path, **options: object) -> _RaisesKeyErrors:  # type: ignore[override]  # noqa: ARG003
         raise KeyError(path)
@@ -302,7 +302,7 @@ class _RaisesKeyErrors(PartitionLog):
 def test_writer_that_lies_is_found_out(
     bench: Workbench, monkeypatch: pytest.MonkeyPatch, log: SoundLog, lie: type, words: str
 ) -> None:
-    monkeypatch.setattr(opening, "PartitionLog", lie)
+    monkeypatch.setattr(opening, "LogWriter", lie)
     (found,) = bench.verdicts(Case(log, Mutation("none", ())))
     assert found.finding is not None
     assert words in found.finding

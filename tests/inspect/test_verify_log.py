@@ -8,11 +8,11 @@ import pytest
 
 from sparklog.inspect import verify_log
 from sparklog.inspect.verify_log import Event, agreed_findings
-from sparklog.inspect.verify_segment import Finding, Progress, Severity
+from sparklog.inspect.verify_segment import Finding, Severity, VerifyProgress
 
 FIRST, SECOND = (Finding(Severity.ERROR, "not-a-batch", "/f", "what", position) for position in (1, 2))
 NOTE = Finding(Severity.NOTE, "torn-tail", "/f", "what", 3)
-DONE = Progress("/f", 10)
+DONE = VerifyProgress("/f", 10)
 
 
 class Looks:

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 import sparklog
 from sparklog.jobs.load.job import LoadJob, LoadSummary
-from sparklog.jobs.load.mapping import Columns
+from sparklog.jobs.load.mapping import ColumnRoles
 from sparklog.jobs.load.row_files import Csv
 from sparklog.jobs.run.job import run_job
 from sparklog.jobs.run.local import LocalRunner
@@ -58,7 +58,7 @@ def load_job(
     config: LogConfig = CONFIG,
     again: bool = False,
     workers: int = 2,
-    columns: Columns | None = None,
+    columns: ColumnRoles | None = None,
     job_id: str | None = None,
     syncs_tasks: bool = True,
 ) -> LoadJob:
@@ -72,7 +72,7 @@ def load_job(
         target=target,
         config=config,
         partitioner="default",
-        columns=columns or Columns(topic="topic" if topic is None else None),
+        columns=columns or ColumnRoles(topic="topic" if topic is None else None),
         csv=Csv(),
         job_id=job_id or new_job(NOW_MS),
         now_ms=NOW_MS,

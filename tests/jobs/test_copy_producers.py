@@ -13,7 +13,7 @@ from sparklog.log.clock import wall_clock_ms
 from sparklog.log.layout import read_layout
 from sparklog.log.reader import IsolationLevel
 from sparklog.record.batches.producer_stamps import FIRST_OWN_PRODUCER_ID
-from sparklog.write.partition import PartitionLog
+from sparklog.write.partition import LogWriter
 from tests.build import control_batch, write_partition
 from tests.jobs.copies import copy, moved, records, refuse_wrong_state, source
 from tests.log.logs import batch
@@ -159,9 +159,9 @@ def test_a_producer_goes_on_behind_a_copy_of_batches_with_its_id(tmp_path: Path)
     own: dict[str, Any] = {"producer_id": 0, "producer_epoch": 0, "base_sequence": 0}
     copy(tmp_path / "kept", source(tmp_path / "a"), keeps_producers=True)
     copy(tmp_path / "replaced", source(tmp_path / "a"))
-    with PartitionLog.open(tmp_path / "kept" / "events-0") as log, pytest.raises(InvalidProducerEpochError):
+    with LogWriter.open(tmp_path / "kept" / "events-0") as log, pytest.raises(InvalidProducerEpochError):
         log.append(rows(["own"]), **own)
-    with PartitionLog.open(tmp_path / "replaced" / "events-0") as log:
+    with LogWriter.open(tmp_path / "replaced" / "events-0") as log:
         assert log.append(rows(["own"]), **own) == (5, 5)
 
 

@@ -24,7 +24,7 @@ from sparklog.log.clock import wall_clock_ms
 from sparklog.log.config import LogConfig
 from sparklog.topic.write.commit import commit
 from sparklog.write.job_names import new_job
-from sparklog.write.partition import PartitionLog
+from sparklog.write.partition import LogWriter
 from tests import build
 from tests.build import Record
 from tests.cleaner.logs import NOW_MS, findings, names
@@ -134,7 +134,7 @@ def test_keys_go_from_every_segment_the_active_one_included(directory: Path) -> 
     assert {each.removed_records for each in found.partitions} == {9}
     again = clean(directory, erase=KEYS, config=AT_ONCE, processes=1)
     assert {each.erased for each in again.partitions} == {()}
-    with PartitionLog.open(directory / "events-0") as log:
+    with LogWriter.open(directory / "events-0") as log:
         assert log.append(pa.table({"value": [b"after"]})) == (60, 60)
 
 
@@ -191,7 +191,7 @@ def test_last_messages_that_are_erased_leave_the_end_of_the_log(tmp_path: Path) 
     build.write_partition(folder, [build.legacy_message(n, b"k%d" % n, b"v") for n in range(5)])
     clean(folder, erase=[b"k3", b"k4"], config=AT_ONCE, processes=1)
     assert offsets(folder) == [0, 1, 2]
-    with PartitionLog.open(folder) as log:
+    with LogWriter.open(folder) as log:
         assert log.append(pa.table({"value": [b"after"]})) == (5, 5)
 
 

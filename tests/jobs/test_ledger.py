@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparklog.errors import CorruptCheckpointError
-from sparklog.jobs.ledger import Entry, Loaded, Moved, MovedFile, commits, encode_commit, next_number, read_ledger
+from sparklog.jobs.ledger import LedgerEntry, Loaded, Moved, MovedFile, commits, encode_commit, next_number, read_ledger
 from sparklog.log.files import TopicPartition
 from sparklog.storage.local import LocalStorage
 
@@ -34,12 +34,12 @@ loaded = st.builds(Loaded, st.text(min_size=1), st.none() | st.text(), st.intege
 entries = st.lists(moved | loaded, max_size=4)
 
 
-def encoded(all_entries: list[list[Entry]]) -> list[bytes]:
+def encoded(all_entries: list[list[LedgerEntry]]) -> list[bytes]:
     return [encode_commit(number, "export", "run", 5, each) for number, each in enumerate(all_entries)]
 
 
 @given(st.lists(entries, max_size=5))
-def test_what_was_committed_is_read(tmp_path_factory: pytest.TempPathFactory, written: list[list[Entry]]) -> None:
+def test_what_was_committed_is_read(tmp_path_factory: pytest.TempPathFactory, written: list[list[LedgerEntry]]) -> None:
     path = tmp_path_factory.mktemp("ledger") / "ledger.jsonl"
     path.write_bytes(b"".join(encoded(written)))
     assert [list(each.entries) for each in commits(STORAGE, str(path))] == written

@@ -14,7 +14,7 @@ import sparklog
 from sparklog.jobs.clean.arguments import clean as clean_directory
 from sparklog.log.layout import read_layout
 from sparklog.log.reader import IsolationLevel
-from sparklog.write.partition import PartitionLog
+from sparklog.write.partition import LogWriter
 from tests.build import Record as Row
 from tests.build import control_batch, v2_batch, write_partition
 from tests.cleaner.logs import CONFIG, KeepingSome, clean, findings
@@ -45,7 +45,7 @@ def write(folder: Path) -> None:
     batches[1:5] = [transaction(10, 0), transaction(20, 10), batch(30), control_batch("abort", 40, 7, timestamp=1045)]
     write_partition(folder, batches, segment_bytes=600, with_indexes=False)
     # With all indexes and a snapshot, as a writer leaves it that was closed.
-    PartitionLog.open(folder, CONFIG).close()
+    LogWriter.open(folder, CONFIG).close()
 
 
 def is_kept(offset: int) -> bool:

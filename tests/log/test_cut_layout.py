@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from sparklog.log.layout import cut_at, read_layout
-from sparklog.log.scan import scan
+from sparklog.log.scan import scan_range
 from sparklog.log.transactions import last_stable_offset
 from tests.build import Record, control_batch, v2_batch, write_partition
 from tests.log.logs import batches
@@ -21,7 +21,9 @@ def test_log_that_is_cut_ends_with_the_batch_before_and_knows_its_position(tmp_p
         cut = cut_at(whole, 10 * count)
         first = cut.segments[-1].base_offset // 10 if count else 0
         assert (cut.end.offset, cut.end.position) == (10 * count, sum(map(len, made[first:count])))
-        found = [n for _, window in scan(cut, 0, 10 * count) for n in window.headers.column("base_offset").tolist()]
+        found = [
+            n for _, window in scan_range(cut, 0, 10 * count) for n in window.headers.column("base_offset").tolist()
+        ]
         assert found == list(range(0, 10 * count, 10))
     assert cut_at(whole, 60) is whole
 

@@ -14,7 +14,7 @@ from sparklog.errors import InvalidOptionError, LockedError, PathNotFoundError, 
 from sparklog.log.folders import FolderKind, look_at
 from sparklog.log.reader import open_log
 from sparklog.storage.local import LocalStorage
-from sparklog.write.partition import PartitionLog
+from sparklog.write.partition import LogWriter
 from tests.golden import DATA, EXAMPLES
 from tests.log.logs import write
 
@@ -157,7 +157,7 @@ PATHS = ["", " ", "\t\n", "file:", "file://", "a\0b", "/logs\0", "file:///a%00b"
 
 
 @pytest.mark.parametrize("path", [*PATHS, b"/logs", 7, None])
-@pytest.mark.parametrize("open_path", [open_log, PartitionLog.open])
+@pytest.mark.parametrize("open_path", [open_log, LogWriter.open])
 def test_path_that_is_none_is_refused_by_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: object, open_path: Callable[[object], object]
 ) -> None:
@@ -193,7 +193,7 @@ def test_log_directory_that_is_named_like_a_partition_is_not_written_into(tmp_pa
     folder = made(tmp_path / "kafka-logs-1", *within)
     before = sorted(tmp_path.rglob("*"))
     with pytest.raises(InvalidOptionError, match="is not the folder of a partition: it"):
-        PartitionLog.open(folder)
+        LogWriter.open(folder)
     assert sorted(tmp_path.rglob("*")) == before
 
 
@@ -205,9 +205,9 @@ def test_directory_of_a_running_broker_that_is_named_like_a_partition_is_left_al
         assert broker.stdout is not None
         broker.stdout.readline()
         with pytest.raises(InvalidOptionError, match="a log directory"):
-            PartitionLog.open(folder)
+            LogWriter.open(folder)
         with pytest.raises(LockedError):
-            PartitionLog.open(folder / "events-0")
+            LogWriter.open(folder / "events-0")
         broker.kill()
     assert sorted(tmp_path.rglob("*")) == before
 
@@ -218,7 +218,7 @@ def test_partitions_folder_is_no_log_directory_to_write_into(tmp_path: Path, fol
     made(tmp_path / folder, LOG)
     before = sorted(tmp_path.rglob("*"))
     with pytest.raises(InvalidOptionError, match="is not a log directory: it holds the files of a partition, such as"):
-        PartitionLog.open(tmp_path / folder / "other-0")
+        LogWriter.open(tmp_path / folder / "other-0")
     assert sorted(tmp_path.rglob("*")) == before
 
 
@@ -226,7 +226,7 @@ def test_log_directory_that_is_named_like_a_partition_is_written_to(tmp_path: Pa
     """Also one that is new, and empty."""
     for n in range(2):
         folder = tmp_path / "kafka-logs-1" / f"events-{n}"
-        with PartitionLog.open(folder) as log:
+        with LogWriter.open(folder) as log:
             log.append(pa.table({"value": [b"x"]}))
         assert open_log(folder).end_offset == 1
     with pytest.raises(SeglogError, match="of events-0, events-1"):

@@ -13,13 +13,13 @@ from sparklog.errors import CorruptBatchError, DataLossError, OffsetOutOfRangeEr
 from sparklog.inspect.verify import verify_partition
 from sparklog.inspect.verify_segment import Finding
 from sparklog.log.config import LogConfig
-from sparklog.log.files import OFFSET_MAX
 from sparklog.log.layout import PartitionLayout, read_layout
 from sparklog.log.reader import open_log
 from sparklog.log.segment import OffsetPosition, Segment
+from sparklog.record.format.v2 import OFFSET_MAX
 from sparklog.storage.local import LocalFile, LocalStorage
-from sparklog.write.partition import PartitionLog
-from sparklog.write.recovery import recover
+from sparklog.write.partition import LogWriter
+from sparklog.write.recovery import recover_log
 from tests.build import Record, offset_checkpoint, v2_batch, write_partition
 from tests.log.logs import batch, batches, offsets, write
 from tests.places import folder_at
@@ -104,10 +104,10 @@ def test_batch_that_no_index_of_its_segment_could_reach_is_damage(
     assert [each.code for each in verified(folder) if each.severity == "error"] == ["offset-range"]
     with pytest.raises(CorruptBatchError, match=rf"offsets {far} to .* expected offsets from 10 to 2147483647"):
         open_log(folder).read()
-    with pytest.raises(CorruptBatchError, match="is out of order") as refused, PartitionLog.open(folder):
+    with pytest.raises(CorruptBatchError, match="is out of order") as refused, LogWriter.open(folder):
         pass
     assert "recover --truncate" in str(refused.value) or len(bases) == 1
-    recover(folder_at(folder), LogConfig(), 0, truncate=True, is_thorough=True)
+    recover_log(folder_at(folder), LogConfig(), 0, truncate=True, is_thorough=True)
     with open_log(folder) as log:
         assert offsets(log) == list(range(10))
 
@@ -117,7 +117,7 @@ def test_last_batch_that_an_index_can_reach_is_sound(tmp_path: Path) -> None:
     folder.mkdir()
     far = (1 << 31) - 10
     (folder / f"{0:020d}.log").write_bytes(batch(0) + batch(far))
-    with PartitionLog.open(folder) as log:
+    with LogWriter.open(folder) as log:
         assert log.append({"value": [b"new"]}) == (far + 10, far + 10)
     with open_log(folder) as log:
         assert offsets(log) == [*range(10), *range(far, far + 11)]
@@ -130,7 +130,7 @@ def test_append_stops_at_the_last_offset_that_there_can_be(tmp_path: Path, room:
     (tmp_path / "t-0").mkdir()
     (tmp_path / "t-0" / f"{base:020d}.log").touch()
     values = pa.table({"value": [b"v"] * 5})
-    with PartitionLog.open(tmp_path / "t-0") as log:
+    with LogWriter.open(tmp_path / "t-0") as log:
         if room < 5:
             with pytest.raises(OffsetOutOfRangeError, match=f"t-0 cannot have 5 more offsets from {base} on"):
                 log.append(values)

@@ -13,7 +13,7 @@ from sparklog.log.layout import read_layout
 from sparklog.log.log_identity import END_BATCH, LOG_ID, TOPIC_ID, EndBatch, LogIdentity, identity_at, read_log_id
 from sparklog.log.places import PartitionFolder
 from sparklog.storage.local_writing import LocalWritableStorage
-from sparklog.write.recovery import recover
+from sparklog.write.recovery import recover_log
 
 EARLY = EndBatch(0, 9, 0, -1, -1, -1, 0, 1_000)
 LATE = EARLY._replace(max_timestamp=2_000)
@@ -57,9 +57,9 @@ def test_log_that_recovery_begins_again_is_another(tmp_path: Path) -> None:
     before = read_log_id(folder_at(tmp_path / "t-0"))
     for file in (tmp_path / "t-0").glob("0*"):
         file.unlink()
-    recover(folder_at(tmp_path / "t-0"), LogConfig(), 0, dry_run=True)
+    recover_log(folder_at(tmp_path / "t-0"), LogConfig(), 0, dry_run=True)
     assert read_log_id(folder_at(tmp_path / "t-0")) == before
-    recover(folder_at(tmp_path / "t-0"), LogConfig(), 0)
+    recover_log(folder_at(tmp_path / "t-0"), LogConfig(), 0)
     begun = read_log_id(folder_at(tmp_path / "t-0"))
     assert begun not in (None, before)
     append(tmp_path / "t-0", b"a")

@@ -17,8 +17,8 @@ from sparklog.log.config import LogConfig
 from sparklog.log.reader import open_log
 from sparklog.storage.base import Name
 from sparklog.storage.local import LocalStorage
-from sparklog.write.partition import PartitionLog
-from sparklog.write.recovery import recover
+from sparklog.write.partition import LogWriter
+from sparklog.write.recovery import recover_log
 from tests.build import offset_checkpoint, write_partition
 from tests.log.logs import batches, offsets
 from tests.places import folder_at
@@ -56,7 +56,7 @@ def read(folder: Path, start: int | None = None, end: int | None = None) -> list
 
 
 def recovered(folder: Path, *, truncate: bool = False) -> list[str]:
-    found = recover(folder_at(folder), LogConfig(), 0, is_thorough=True, truncate=truncate)
+    found = recover_log(folder_at(folder), LogConfig(), 0, is_thorough=True, truncate=truncate)
     return [f"{Path(each.path).name}: {each.what}" for each in found.actions]
 
 
@@ -83,7 +83,7 @@ def test_lost_segment_in_the_midst_is_an_error_of_reads_and_a_finding(
 
 def test_recovery_and_writers_keep_the_proof_and_say_so(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     remove(folder, 130, ".log")
-    with PartitionLog.open(folder) as log:
+    with LogWriter.open(folder) as log:
         assert log.append({"value": [b"v"]}) == (220, 220)
     assert f"{file(folder, 130, '.index')} is kept: its log, from offset 130 on, is lost" in caplog.text
     for _ in range(2):
@@ -104,12 +104,12 @@ def test_log_that_lost_its_end_is_not_written_on(folder: Path, lost: tuple[int, 
         read(folder)
     before = sorted(path.name for path in folder.iterdir())
     with pytest.raises(CorruptLogError, match="offsets that were used would be used again"):
-        PartitionLog.open(folder)
+        LogWriter.open(folder)
     assert sorted(path.name for path in folder.iterdir()) == before
     recovered(folder, truncate=True)
     assert problems(folder) == []
     assert read(folder) == list(range(100, lost[0]))
-    with PartitionLog.open(folder) as log:
+    with LogWriter.open(folder) as log:
         assert log.append({"value": [b"v"]}) == (lost[0], lost[0])
 
 

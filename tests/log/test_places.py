@@ -19,7 +19,7 @@ from sparklog.storage.base import Entry, Name
 from sparklog.storage.local import LocalFile
 from sparklog.storage.local_writing import LocalWritableStorage
 from sparklog.storage.registry import Location
-from sparklog.topic.places.discovery import interpret, read_layouts
+from sparklog.topic.places.discovery import interpret, layouts_by_partition
 from tests.build import write_partition
 from tests.log.logs import batches
 from tests.places import LOCAL, directory_at, folder_at
@@ -87,7 +87,7 @@ def test_one_log_is_planned_and_read_by_few_questions(tmp_path: Path) -> None:
     os.utime(tmp_path / "events-0", (1_700_000_000, 1_700_000_000))
     storage = CountingStorage()
     found = interpret(Location(storage, str(tmp_path / "events-0")))
-    layouts = read_layouts(found.partitions)
+    layouts = layouts_by_partition(found.partitions)
     assert storage.counts == {
         "names of events-0": 1,
         # Whether the path is that of a topic "events-0" as well, which would be two meanings.
@@ -118,7 +118,7 @@ def test_directory_is_asked_as_often_about_many_logs_as_about_one(tmp_path: Path
     storage = CountingStorage()
     found = interpret(Location(storage, str(tmp_path)))
     storage.counts.clear()
-    assert len(read_layouts(found.partitions)) == 20
+    assert len(layouts_by_partition(found.partitions)) == 20
     assert {name: count for name, count in storage.counts.items() if not name.startswith("events-")} == {
         files.JOURNAL: 2,
         files.LAST_COMMIT: 2,
@@ -141,5 +141,5 @@ def test_log_of_a_topic_made_anew_while_many_are_planned_is_not_left_out(tmp_pat
                 checkpoint.write_text("0\n0\n")
             return found
 
-    layouts = read_layouts([folder_at(tmp_path / f"events-{n}", MadeAnew()) for n in range(2)])
+    layouts = layouts_by_partition([folder_at(tmp_path / f"events-{n}", MadeAnew()) for n in range(2)])
     assert [(layout.start_offset, len(layout.segments)) for layout in layouts.values()] == [(0, 1), (0, 1)]

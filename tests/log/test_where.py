@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from sparklog.errors import CorruptBatchError
 from sparklog.log.reader import LogReader, open_log
 from sparklog.log.where_parser import parse_where
-from sparklog.record.decode.columns import Decoder
+from sparklog.record.decode.columns import BatchDecoder
 from sparklog.record.format.headers import BatchHeaders
 from tests.build import Record, v2_batch, write_partition
 from tests.golden import golden_sets
@@ -95,14 +95,16 @@ class Decodes:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.batches = self.records = 0
 
-        decode = Decoder.decode
+        decode = BatchDecoder.decode
 
-        def decode_counted(decoder: Decoder, buffer: memoryview, headers: BatchHeaders) -> Iterator[pa.RecordBatch]:
+        def decode_counted(
+            decoder: BatchDecoder, buffer: memoryview, headers: BatchHeaders
+        ) -> Iterator[pa.RecordBatch]:
             self.batches += len(headers)
             self.records += int(headers.column("record_count").sum())
             return decode(decoder, buffer, headers)
 
-        monkeypatch.setattr(Decoder, "decode", decode_counted)
+        monkeypatch.setattr(BatchDecoder, "decode", decode_counted)
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from sparklog.inspect.verify import verify_partition
 from sparklog.inspect.verify_segment import Finding
 from sparklog.log.reader import open_log
 from sparklog.log.segment import OpenSegment
-from sparklog.write.partition import PartitionLog
+from sparklog.write.partition import LogWriter
 from tests import build
 from tests.build import Record
 from tests.log.logs import batch, only_log
@@ -205,7 +205,7 @@ def test_wrapper_of_offset_zero_is_appended_after(tmp_path: Path) -> None:
     folder = write(tmp_path / "t-0", [build.legacy_wrapper(ZERO, offset=0)])
     with open_log(str(folder)) as log:
         table = log.read(columns=["key", "value"])
-    with PartitionLog.open(str(folder)) as partition:
+    with LogWriter.open(str(folder)) as partition:
         assert partition.append(table) == (3, 5)
     assert [offset for offset, _ in read(folder)] == [*range(6)]
 

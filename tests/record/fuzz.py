@@ -24,7 +24,7 @@ import crc32c
 import pyarrow as pa
 
 from sparklog.errors import CorruptBatchError
-from sparklog.record.batches.framing import PREFIX_BYTES, scan_headers
+from sparklog.record.batches.framing import BATCH_PREFIX_BYTES, scan_headers
 from sparklog.record.decode.columns import DecodeLimits, decode_batches
 from sparklog.record.format.schema import RECORD_COLUMNS
 from tests import build
@@ -119,7 +119,7 @@ def told_by_sparklog(data: bytes, limits: DecodeLimits) -> tuple[list[Row], Corr
     headers = scan_headers(data)
     # What is not whole is a torn tail to Kafka's reader, even where it shows that it could not be a batch.
     tail_bytes = len(data) - headers.valid_bytes
-    walked = headers.fault is None or tail_bytes < max(headers.next_batch_bytes, PREFIX_BYTES)
+    walked = headers.fault is None or tail_bytes < max(headers.next_batch_bytes, BATCH_PREFIX_BYTES)
     rows: list[Row] = []
     try:
         for batch in decode_batches(memoryview(data), headers, columns=RECORD_COLUMNS, limits=limits):

@@ -14,7 +14,7 @@ from sparklog.spark.options.read import SeglogOptions
 from sparklog.spark.options.schema import source_schema
 from sparklog.spark.read import plan as planning
 from sparklog.spark.read.batches import read_ranges
-from sparklog.spark.read.decoding import Columns
+from sparklog.spark.read.decoding import ReadColumns
 from sparklog.spark.read.plan import plan_batch
 from sparklog.storage import registry
 from sparklog.storage.base import Entry, Name
@@ -193,7 +193,7 @@ def test_partition_of_a_broker_takes_few_calls_to_plan_and_to_read(
         (task,) = plan(log_dir)
         storage.work = 0
         options, source = SeglogOptions.parse({"path": str(log_dir)}), source_schema((), include_headers=False)
-        assert sum(batch.num_rows for batch in read_ranges(task, options, source, Columns())) == 40 * partitions
+        assert sum(batch.num_rows for batch in read_ranges(task, options, source, ReadColumns())) == 40 * partitions
         works.append((planned, storage.work))
     # To plan a partition: its name, before and behind all else; its folder, and the one segment in it; the log; the
     # index and its first entries; the batch that one of them names, and what is behind it. To read it: the same but for

@@ -27,7 +27,7 @@ from pyspark.sql.types import (
 import sparklog
 from sparklog.errors import InvalidOptionError
 from sparklog.log.reader import LOG_SCHEMA
-from sparklog.spark.options.schema import COLUMNS, CONNECTOR_COLUMNS
+from sparklog.spark.options.schema import CONNECTOR_COLUMNS, SPARK_COLUMNS
 from sparklog.spark.source import SeglogDataSource
 from sparklog.storage.process import usable_cores
 from tests.build import Record, v2_batch, write_partition
@@ -130,8 +130,8 @@ def test_schema_is_the_connectors(spark: SparkSession) -> None:
 
 
 def test_columns_are_those_of_a_log_and_the_two_that_name_it() -> None:
-    assert set(COLUMNS) == {*LOG_SCHEMA.names, "topic", "partition"}
-    assert list(COLUMNS)[:7] == list(CONNECTOR_COLUMNS)
+    assert set(SPARK_COLUMNS) == {*LOG_SCHEMA.names, "topic", "partition"}
+    assert list(SPARK_COLUMNS)[:7] == list(CONNECTOR_COLUMNS)
 
 
 def test_schema_of_the_user_chooses_columns_in_any_order(spark: SparkSession, events: Path) -> None:
@@ -143,9 +143,9 @@ def test_schema_of_the_user_chooses_columns_in_any_order(spark: SparkSession, ev
 
 
 def test_every_column_can_be_read_by_name(spark: SparkSession) -> None:
-    ddl = ", ".join(f"{name} {kind.simpleString()}" for name, kind in reversed(COLUMNS.items()))
+    ddl = ", ".join(f"{name} {kind.simpleString()}" for name, kind in reversed(SPARK_COLUMNS.items()))
     by_schema = spark.read.format("seglog").schema(ddl).load(str(EXAMPLES / "shop-orders"))
-    by_option = load(spark, EXAMPLES / "shop-orders", columns=",".join(reversed(COLUMNS)))
+    by_option = load(spark, EXAMPLES / "shop-orders", columns=",".join(reversed(SPARK_COLUMNS)))
     assert by_option.schema == by_schema.schema
     rows = sorted(by_schema.collect(), key=lambda row: (row["partition"], row["offset"]))
     assert rows == sorted(by_option.collect(), key=lambda row: (row["partition"], row["offset"]))

@@ -15,7 +15,7 @@ from sparklog.storage.local import LocalStorage
 from sparklog.storage.local_writing import LocalWritableStorage
 from sparklog.topic.recover import RecoverOptions, recover_directory
 from sparklog.topic.write.target import find_target
-from sparklog.write.partition import PartitionLog
+from sparklog.write.partition import LogWriter
 from tests.places import directory_at, location_of
 
 WHOLE = LocalWritableStorage.capabilities
@@ -40,15 +40,15 @@ def test_each_capability_has_a_reason() -> None:
 
 @pytest.mark.parametrize(("missing", "reason"), REASONS.items())
 def test_storage_that_lacks_something_is_not_written_to(tmp_path: Path, missing: str, reason: str) -> None:
-    with PartitionLog.open(tmp_path / "logs" / "events-0") as log:
+    with LogWriter.open(tmp_path / "logs" / "events-0") as log:
         log.append(pa.table({"value": [b"x"]}))
     before = sorted(tmp_path.rglob("*"))
     storage = Limited(replace(WHOLE, **{missing: False}))
     message = rf"cannot be written to in the storage of 'file:': {reason}"
     with pytest.raises(InvalidOptionError, match=message):
-        PartitionLog.open(tmp_path / "logs" / "events-0", storage=storage)
+        LogWriter.open(tmp_path / "logs" / "events-0", storage=storage)
     with pytest.raises(InvalidOptionError, match=message):
-        PartitionLog.open(tmp_path / "new" / "events-0", storage=storage)
+        LogWriter.open(tmp_path / "new" / "events-0", storage=storage)
     with pytest.raises(InvalidOptionError, match=message):
         find_target(location_of(tmp_path / "logs", storage), "events", None, has_topic_column=False)
     with pytest.raises(InvalidOptionError, match=message):
@@ -58,4 +58,4 @@ def test_storage_that_lacks_something_is_not_written_to(tmp_path: Path, missing:
 
 def test_storage_that_only_reads_is_not_written_to(tmp_path: Path) -> None:
     with pytest.raises(InvalidOptionError, match="cannot be written to"):
-        PartitionLog.open(tmp_path / "events-0", storage=LocalStorage())
+        LogWriter.open(tmp_path / "events-0", storage=LocalStorage())

@@ -11,7 +11,7 @@ from sparklog.errors import StorageError
 from sparklog.log.layout import read_layout
 from sparklog.log.places import LogDirectory
 from sparklog.log.reader import LogReader
-from sparklog.write.partition import PartitionLog
+from sparklog.write.partition import LogWriter
 from sparklog.write.small_files import write_atomically
 from tests.places import folder_at
 from tests.storage.conformance import STORAGES, Conformance
@@ -32,7 +32,7 @@ def values(storage: MemoryStorage, path: str) -> list[bytes]:
 def test_log_is_written_and_read_again(tmp_path: Path, make: object) -> None:
     with make(tmp_path) as place:  # type: ignore[operator]
         for n in range(2):
-            with PartitionLog.open(place.path("events-0"), storage=place.storage) as log:
+            with LogWriter.open(place.path("events-0"), storage=place.storage) as log:
                 log.append(pa.table({"value": [b"%d" % n, b"x"]}))
         assert values(place.storage, place.path("events-0")) == [b"0", b"x", b"1", b"x"]
 
@@ -42,17 +42,17 @@ def test_log_in_memory_that_is_stopped_at_any_change_has_what_was_synced() -> No
     while True:
         number += 1
         storage = MemoryStorage()
-        with PartitionLog.open("/logs/events-0", storage=storage) as log:
+        with LogWriter.open("/logs/events-0", storage=storage) as log:
             log.append(pa.table({"value": [b"old"]}))
         storage.sync_folder("/")
         before = len(storage.changes)
         with stopped_at(storage, number):
-            log = PartitionLog.open("/logs/events-0", storage=storage)
+            log = LogWriter.open("/logs/events-0", storage=storage)
             log.append(pa.table({"value": [b"new"]}))
             log.close()
         is_done = len(storage.changes) - before < number - 1
         storage.lose_unsynced()
-        with PartitionLog.open("/logs/events-0", storage=storage):
+        with LogWriter.open("/logs/events-0", storage=storage):
             pass
         found = values(storage, "/logs/events-0")
         assert found in ([b"old"], [b"old", b"new"]), storage.changes[-1]
@@ -65,7 +65,7 @@ def test_log_in_memory_that_is_stopped_at_any_change_has_what_was_synced() -> No
 
 def test_full_disk_in_memory_leaves_a_log_as_it_was() -> None:
     storage = MemoryStorage()
-    with PartitionLog.open("/logs/events-0", storage=storage) as log:
+    with LogWriter.open("/logs/events-0", storage=storage) as log:
         log.append(pa.table({"value": [b"old"]}))
         storage.full_at = len(storage.changes) + 1
         with pytest.raises(StorageError, match="the disk is full"):

@@ -16,7 +16,7 @@ from sparklog.errors import CorruptBatchError, CorruptLogError, MessageDecodeErr
 from sparklog.log.layout import read_layout
 from sparklog.system import cluster_metadata as cluster
 from sparklog.system.messages import decode_framed, message
-from sparklog.system.records import InternalLog, Unreadable
+from sparklog.system.records import InternalLog, Undecodable
 from tests.build import Record, control_batch, v2_batch, write_partition
 from tests.golden import golden_set
 from tests.places import folder_at
@@ -77,12 +77,12 @@ def opened(folder: Path) -> InternalLog:
 
 
 def partitions_of(folder: Path) -> dict[tuple[str, int], dict[str, Any]]:
-    rows = cluster.current_partitions(opened(folder), Unreadable()).to_pylist()
+    rows = cluster.current_partitions(opened(folder), Undecodable()).to_pylist()
     return {(row["topic"], row["partition"]): row for row in rows}
 
 
 def topics_of(folder: Path) -> list[str]:
-    topics: list[str] = cluster.current_topics(opened(folder), Unreadable())["topic"].to_pylist()
+    topics: list[str] = cluster.current_topics(opened(folder), Undecodable())["topic"].to_pylist()
     return topics
 
 
@@ -120,14 +120,14 @@ def test_topic_that_is_removed_takes_partitions_and_configs_with_it(tmp_path: Pa
 
     values = [topic("t"), partition(0), config("a", "1"), config("b", "2"), config("a", None), config("c", "3", "", 4)]
     folder = write_log(tmp_path / "a", *values)
-    configs = cluster.current_configs(opened(folder), Unreadable()).to_pylist()
+    configs = cluster.current_configs(opened(folder), Undecodable()).to_pylist()
     assert [tuple(row.values()) for row in configs] == [("broker", "", "c", "3"), ("topic", "t", "b", "2")]
-    (row,) = cluster.current_topics(opened(folder), Unreadable()).to_pylist()
+    (row,) = cluster.current_topics(opened(folder), Undecodable()).to_pylist()
     assert (row["topic"], row["partitions"], row["replication_factor"], row["configs"]) == ("t", 1, 2, [("b", "2")])
     folder = write_log(tmp_path / "b", *values, framed("RemoveTopicRecord", topicId=ID))
     assert topics_of(folder) == []
     assert partitions_of(folder) == {}
-    assert len(cluster.current_configs(opened(folder), Unreadable())) == 1
+    assert len(cluster.current_configs(opened(folder), Undecodable())) == 1
 
 
 def test_broker_is_what_its_records_say_together(tmp_path: Path) -> None:
@@ -141,7 +141,7 @@ def test_broker_is_what_its_records_say_together(tmp_path: Path) -> None:
 
     def broker(name: str, *values: bytes) -> list[dict[str, Any]]:
         rows: list[dict[str, Any]] = cluster.current_brokers(
-            opened(write_log(tmp_path / name, *values)), Unreadable()
+            opened(write_log(tmp_path / name, *values)), Undecodable()
         ).to_pylist()
         return rows
 
@@ -162,7 +162,7 @@ def test_feature_of_level_0_is_off(tmp_path: Path) -> None:
     values = [
         framed("FeatureLevelRecord", name=name, featureLevel=level) for name, level in [("a", 1), ("b", 2), ("a", 0)]
     ]
-    table = cluster.current_features(opened(write_log(tmp_path, *values)), Unreadable())
+    table = cluster.current_features(opened(write_log(tmp_path, *values)), Undecodable())
     assert table.to_pylist() == [{"feature": "b", "level": 2}]
 
 
@@ -178,7 +178,7 @@ def test_version_of_kraft_is_in_control_records(tmp_path: Path) -> None:
     folder = tmp_path / "__cluster_metadata-0"
 
     def features() -> list[tuple[str, int]]:
-        table = cluster.current_features(opened(folder), Unreadable())
+        table = cluster.current_features(opened(folder), Undecodable())
         return [(row["feature"], row["level"]) for row in table.to_pylist()]
 
     write_partition(folder, [kraft_version(0, 1), records([feature], 2), kraft_version(3, 2)])
@@ -199,9 +199,9 @@ def test_records_of_a_transaction_count_once_it_has_ended(
 ) -> None:
     folder = write_log(tmp_path, topic("t"), framed(BEGIN), topic("u", OTHER), *end)
     assert topics_of(folder) == topics
-    rows = [row for batch in cluster.records_history(opened(folder), Unreadable()) for row in batch.to_pylist()]
+    rows = [row for batch in cluster.records_history(opened(folder), Undecodable()) for row in batch.to_pylist()]
     assert [row["transaction"] for row in rows] == [None, *[state] * (2 + len(end))]
-    assert cluster.current_records(opened(folder), Unreadable())["record"].to_pylist() == ["TopicRecord"] * len(topics)
+    assert cluster.current_records(opened(folder), Undecodable())["record"].to_pylist() == ["TopicRecord"] * len(topics)
 
 
 def test_newest_whole_snapshot_and_the_log_behind_it_count(tmp_path: Path) -> None:
@@ -212,7 +212,7 @@ def test_newest_whole_snapshot_and_the_log_behind_it_count(tmp_path: Path) -> No
     write_snapshot(folder, 8, topic("x"), suffix=".part")
     write_snapshot(folder, 8, topic("x"), suffix=".deleted")
     assert topics_of(folder) == ["kept", "new"]
-    rows = cluster.current_records(opened(folder), Unreadable()).to_pylist()
+    rows = cluster.current_records(opened(folder), Undecodable()).to_pylist()
     assert [(row["snapshot"], row["log_offset"]) for row in rows] == [(7, None), (None, 7)]
 
 
@@ -274,7 +274,7 @@ def test_partitions_are_those_of_a_slow_replay_wherever_a_snapshot_stands(values
         whole, behind = write_log(Path(root) / "a", *values), write_log(Path(root) / "b", *values)
         write_snapshot(behind, 1 + cut, *values[:cut])
         for folder in (whole, behind):
-            rows = cluster.current_partitions(opened(folder), Unreadable()).to_pylist()
+            rows = cluster.current_partitions(opened(folder), Undecodable()).to_pylist()
             found = {
                 (row["topic"], row["partition"], row["topic_id"]): (
                     row["leader"],
@@ -315,7 +315,7 @@ def test_snapshot_cut_short_anywhere_is_passed_over(tmp_path: Path) -> None:
     path = write_snapshot(folder, 1, topic("kept"))
     whole = path.read_bytes()
     assert partitions_of(folder) == {}
-    assert len(cluster.current_records(opened(folder), Unreadable())) == 2
+    assert len(cluster.current_records(opened(folder), Undecodable())) == 2
     for cut in range(0, len(whole), 7):
         path.write_bytes(whole[:cut])
         assert topics_of(folder) == ["t"]
@@ -326,12 +326,12 @@ def test_record_of_a_later_version_is_an_error_and_in_the_history(tmp_path: Path
     folder = write_log(tmp_path, topic("t"), later)
     with pytest.raises(MessageDecodeError, match=r"PartitionChangeRecord has version 3.*offset 2.*cannot be told"):
         topics_of(folder)
-    rows = [row for batch in cluster.records_history(opened(folder), Unreadable()) for row in batch.to_pylist()]
+    rows = [row for batch in cluster.records_history(opened(folder), Undecodable()) for row in batch.to_pylist()]
     assert [(row["record"], row["raw_value"]) for row in rows] == [("TopicRecord", None), (None, later)]
 
 
 def test_record_of_a_type_that_is_not_known_is_counted(tmp_path: Path) -> None:
-    folder, unreadable = write_log(tmp_path, topic("t"), b"\1\x70\0"), Unreadable()
+    folder, unreadable = write_log(tmp_path, topic("t"), b"\1\x70\0"), Undecodable()
     assert cluster.current_topics(opened(folder), unreadable).num_rows == 1
     assert (unreadable.count, "type 112, which is not known" in unreadable.first) == (1, True)
 
@@ -346,7 +346,7 @@ def test_change_of_what_is_not_there_is_warned_of(tmp_path: Path, caplog: pytest
 
 def test_history_of_a_view_has_its_records_alone(tmp_path: Path) -> None:
     folder = write_log(tmp_path, topic("t"), partition(0), change(0))
-    rows = [row for batch in cluster.partitions_history(opened(folder), Unreadable()) for row in batch.to_pylist()]
+    rows = [row for batch in cluster.partitions_history(opened(folder), Undecodable()) for row in batch.to_pylist()]
     assert [(row["record"], row["version"], row["log_offset"]) for row in rows] == [
         ("PartitionRecord", 2, 2),
         ("PartitionChangeRecord", 2, 3),
@@ -356,19 +356,19 @@ def test_history_of_a_view_has_its_records_alone(tmp_path: Path) -> None:
 def test_metadata_of_a_broker() -> None:
     """The dump of the set has the same records; the broker was stopped, which is why no partition has a leader."""
     log = opened(golden_set("v2-internal").log_dir / "__cluster_metadata-0")
-    topics = cluster.current_topics(log, Unreadable()).to_pylist()
+    topics = cluster.current_topics(log, Undecodable()).to_pylist()
     assert [(row["topic"], row["topic_id"], row["partitions"]) for row in topics] == [
         ("__consumer_offsets", "ELp_WcwCTsycrietGK4V7Q", 1),
         ("__transaction_state", "84WkvOcFTxCC0ID7oRFAuw", 1),
         ("read-by-groups", "nT3VsuYvSyWUb7u3L98_lA", 2),
     ]
-    partitions = cluster.current_partitions(log, Unreadable()).to_pylist()
+    partitions = cluster.current_partitions(log, Undecodable()).to_pylist()
     assert {(row["leader"], row["leader_epoch"], row["partition_epoch"]) for row in partitions} == {(None, 1, 1)}
     assert {tuple(row["eligible_leader_replicas"]) for row in partitions} == {(1,)}
-    (broker,) = cluster.current_brokers(log, Unreadable()).to_pylist()
+    (broker,) = cluster.current_brokers(log, Undecodable()).to_pylist()
     assert (broker["broker_id"], broker["fenced"], broker["in_controlled_shutdown"]) == (1, True, True)
-    features = {row["feature"]: row["level"] for row in cluster.current_features(log, Unreadable()).to_pylist()}
+    features = {row["feature"]: row["level"] for row in cluster.current_features(log, Undecodable()).to_pylist()}
     assert (features["metadata.version"], features["kraft.version"]) == (30, 1)
-    records = cluster.current_records(log, Unreadable())
+    records = cluster.current_records(log, Undecodable())
     assert records.num_rows == 54
     assert "Bootstrap records" not in records["fields"].to_pylist()

@@ -14,7 +14,7 @@ from sparklog.log.layout import read_layout
 from sparklog.system import records
 from sparklog.system.consumer_offsets import current_groups, current_offsets, groups_history, offsets_history
 from sparklog.system.messages import message
-from sparklog.system.records import InternalLog, Unreadable
+from sparklog.system.records import InternalLog, Undecodable
 from tests.golden import golden_set
 from tests.places import folder_at
 from tests.system.logs import End, Put, keyed, put, write_log
@@ -28,7 +28,7 @@ def commit(group: str, topic: str, partition: int, offset: int | None, version: 
 
 
 def committed(log: InternalLog) -> dict[tuple[str, str, int], int]:
-    unreadable = Unreadable()
+    unreadable = Undecodable()
     rows = current_offsets(log, unreadable).to_pylist()
     assert not unreadable.count
     found = {(row["group"], row["topic"], row["partition"]): row["offset"] for row in rows}
@@ -95,7 +95,7 @@ def test_committed_offsets_are_those_of_a_coordinator_that_replays_the_log(
         patch.setattr(records, "_FOLD_ROWS_MIN", 1 if is_folded_often else 1 << 18)
         log = write_log(Path(folder) / "__consumer_offsets-0", steps)
         assert committed(log) == expected
-        history = list(offsets_history(log, Unreadable()))
+        history = list(offsets_history(log, Undecodable()))
         assert sum(batch.num_rows for batch in history) == sum(isinstance(step, Put) for step in steps)
 
 
@@ -104,7 +104,7 @@ def test_what_a_commit_does_not_say_is_null(tmp_path: Path) -> None:
     steps = [
         put("OffsetCommit", {"group": "g", "topic": "t", "partition": version}, value, version) for version in range(5)
     ]
-    rows = current_offsets(write_log(tmp_path / "__consumer_offsets-0", steps), Unreadable()).to_pylist()
+    rows = current_offsets(write_log(tmp_path / "__consumer_offsets-0", steps), Undecodable()).to_pylist()
     assert [row["leader_epoch"] for row in rows] == [None, None, None, 3, 3]
     assert [row["expire_timestamp"] is not None for row in rows] == [False, True, False, False, False]
     assert [row["topic_id"] for row in rows] == [None, None, None, None, ID]
@@ -149,7 +149,7 @@ def test_history_says_what_became_of_transactions(tmp_path: Path) -> None:
         commit("g", "t", 0, 4, producer_id=1),
         commit("g", "t", 0, None),
     ]
-    (batch, *others) = offsets_history(write_log(tmp_path / "__consumer_offsets-7", steps), Unreadable())
+    (batch, *others) = offsets_history(write_log(tmp_path / "__consumer_offsets-7", steps), Undecodable())
     rows = [row for each in (batch, *others) for row in each.to_pylist()]
     assert [row["offset"] for row in rows] == [1, 2, 3, 4, None]
     assert [row["log_offset"] for row in rows] == [0, 1, 2, 5, 6]
@@ -170,17 +170,17 @@ WRONG = [
 @pytest.mark.parametrize("wrong", WRONG)
 def test_record_that_cannot_be_decoded_is_shown_as_its_bytes_and_makes_no_row(tmp_path: Path, wrong: Put) -> None:
     log = write_log(tmp_path / "__consumer_offsets-0", [commit("g", "t", 0, 1), wrong])
-    unreadable = Unreadable()
+    unreadable = Undecodable()
     assert current_offsets(log, unreadable).num_rows == 1
     assert unreadable.count == 1
     assert "offset 1:" in unreadable.first
-    rows = [row for batch in offsets_history(log, Unreadable()) for row in batch.to_pylist()]
+    rows = [row for batch in offsets_history(log, Undecodable()) for row in batch.to_pylist()]
     assert [(row["raw_key"], row["raw_value"]) for row in rows] == [(None, None), (wrong.key, wrong.value)]
     assert rows[1]["offset"] is rows[1]["group"] is None
 
 
 def groups_of(log: InternalLog) -> dict[str, dict[str, Any]]:
-    return {row["group"]: row for row in current_groups(log, Unreadable()).to_pylist()}
+    return {row["group"]: row for row in current_groups(log, Undecodable()).to_pylist()}
 
 
 def classic(group: str, value: dict[str, Any] | None, version: int = 3) -> Put:
@@ -297,24 +297,24 @@ def test_group_with_a_record_that_cannot_be_decoded_is_unknown(tmp_path: Path) -
     log = write_log(tmp_path / "__consumer_offsets-0", [commit("g", "t", 0, 1), damaged])
     row = groups_of(log)["g"]
     assert (row["state"], row["type"], row["members"]) == ("Unknown", None, None)
-    rows = [row for batch in groups_history(log, Unreadable()) for row in batch.to_pylist()]
+    rows = [row for batch in groups_history(log, Undecodable()) for row in batch.to_pylist()]
     assert [(row["raw_key"], row["raw_value"]) for row in rows] == [(damaged.key, damaged.value)]
 
 
 def test_record_of_a_type_that_is_not_known_tells_of_no_offset_and_of_no_group(tmp_path: Path) -> None:
     later = Put(b"\0\x18\0\1g", b"\0\0")
-    log, unreadable = write_log(tmp_path / "__consumer_offsets-0", [later]), Unreadable()
+    log, unreadable = write_log(tmp_path / "__consumer_offsets-0", [later]), Undecodable()
     assert committed(log) == {}
     assert current_groups(log, unreadable).num_rows == 0
     assert (unreadable.count, "type 24, which is not known" in unreadable.first) == (1, True)
-    (row,) = [row for batch in groups_history(log, Unreadable()) for row in batch.to_pylist()]
+    (row,) = [row for batch in groups_history(log, Undecodable()) for row in batch.to_pylist()]
     assert (row["raw_key"], row["raw_value"], row["group"]) == (later.key, later.value, None)
 
 
 def test_history_of_groups_has_every_record_by_name_and_as_json(tmp_path: Path) -> None:
     steps = [*modern("consumer", 1, 1, {"m": (0, 1)}), commit("g", "t", 0, 1), classic("h", None)]
     rows = [
-        row for batch in groups_history(write_log(tmp_path / "x-0", steps), Unreadable()) for row in batch.to_pylist()
+        row for batch in groups_history(write_log(tmp_path / "x-0", steps), Undecodable()) for row in batch.to_pylist()
     ]
     assert [(row["record"], row["group"], row["member_id"], row["version"]) for row in rows] == [
         ("ConsumerGroupMetadata", "g", None, 0),

@@ -9,7 +9,7 @@ import pytest
 
 from sparklog.errors import MessageDecodeError
 from sparklog.system.messages import message
-from sparklog.system.records import Unreadable
+from sparklog.system.records import Undecodable
 from sparklog.system.views import VIEWS, View
 from tests.system.logs import Put, encode_framed, write_log
 from tests.system.plain import definitions, make
@@ -53,7 +53,7 @@ def test_damaged_records_are_rows_or_bytes_or_an_error_of_ours(tmp_path: Path, v
     for seed in range(ROUNDS):
         dice = random.Random(seed)
         steps = [some_record(view.topic, dice) for _ in range(RECORDS)]
-        log, unreadable = write_log(tmp_path / f"{seed}-0", steps), Unreadable()
+        log, unreadable = write_log(tmp_path / f"{seed}-0", steps), Undecodable()
         try:
             for batch in view.batches(log, unreadable, history=False):
                 batch.validate(full=True)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from sparklog.system.messages import decode_framed, message
-from sparklog.system.records import InternalLog, Unreadable
+from sparklog.system.records import InternalLog, Undecodable
 from sparklog.system.remote_log_metadata import current_segments, segments_history
 from tests.system.logs import Put, encode_framed, write_log
 
@@ -38,13 +38,13 @@ def deleted(state: int, **at: Any) -> Put:
 
 
 def segments(log: InternalLog) -> list[tuple[int, str]]:
-    return [(row["start_offset"], row["state"]) for row in current_segments(log, Unreadable()).to_pylist()]
+    return [(row["start_offset"], row["state"]) for row in current_segments(log, Undecodable()).to_pylist()]
 
 
 def test_segment_is_what_its_records_say_together(tmp_path: Path) -> None:
     epochs = [{"leaderEpoch": 3, "offset": 0}]
     steps = [added(ONE, 0, segmentLeaderEpochs=epochs), became(ONE, 1, brokerId=5, customMetadata=b"x")]
-    (row,) = current_segments(write_log(tmp_path / "x-0", steps), Unreadable()).to_pylist()
+    (row,) = current_segments(write_log(tmp_path / "x-0", steps), Undecodable()).to_pylist()
     assert (row["topic"], row["partition"], row["segment_id"]) == ("orders", 2, ONE)
     assert (row["start_offset"], row["end_offset"], row["size_bytes"], row["broker_id"]) == (0, 9, 70, 5)
     assert (row["state"], row["custom_metadata"]) == ("COPY_SEGMENT_FINISHED", b"x")
@@ -67,7 +67,7 @@ def test_records_of_kafkas_own_serializer_decode_to_what_it_was_given(tmp_path: 
     for step in steps:
         found, version, fields = decode_framed(step.value or b"", "storage")
         assert encode_framed(found, version, fields) == step.value
-    (row,) = current_segments(write_log(tmp_path / "x-0", steps), Unreadable()).to_pylist()
+    (row,) = current_segments(write_log(tmp_path / "x-0", steps), Undecodable()).to_pylist()
     assert (row["topic"], row["topic_id"], row["partition"]) == ("orders", "b2DYYNOJTjOiHH4yqisRGg", 2)
     assert row["segment_id"] == "6ViUUBhOSrukmAqegi_eiA"
     assert (row["start_offset"], row["end_offset"], row["size_bytes"]) == (5, 99, 4096)
@@ -90,9 +90,9 @@ def test_update_of_a_segment_whose_first_record_is_gone_makes_no_row(tmp_path: P
 
 def test_record_that_cannot_be_decoded_is_shown_as_its_bytes_and_counted(tmp_path: Path) -> None:
     wrong = [Put(None, b"\1\1\5"), Put(None, None), Put(b"key", b"\1\x63\0")]
-    log, unreadable = write_log(tmp_path / "x-0", [added(ONE, 0), *wrong]), Unreadable()
+    log, unreadable = write_log(tmp_path / "x-0", [added(ONE, 0), *wrong]), Undecodable()
     assert current_segments(log, unreadable).num_rows == 1
     assert unreadable.count == 3
-    rows = [row for batch in segments_history(log, Unreadable()) for row in batch.to_pylist()]
+    rows = [row for batch in segments_history(log, Undecodable()) for row in batch.to_pylist()]
     assert [row["record"] for row in rows] == ["RemoteLogSegmentMetadataRecord", None, None, None]
     assert [(row["raw_key"], row["raw_value"]) for row in rows[1:]] == [(each.key, each.value) for each in wrong]

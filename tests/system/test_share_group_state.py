@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparklog.system.records import InternalLog, Unreadable
+from sparklog.system.records import InternalLog, Undecodable
 from sparklog.system.share_group_state import StateBatch, combine, current_states, states_history
 from tests.system.logs import Put, keyed, put, write_log
 
@@ -59,7 +59,7 @@ def update(start: int, *batches: dict[str, int], **more: Any) -> Put:
 def state_of(folder: Path, *steps: Put) -> list[dict[str, Any]]:
     log = write_log(folder / "__share_group_state-0", steps)
     named = InternalLog(log.layout, {ID: "orders"})
-    rows: list[dict[str, Any]] = current_states(named, Unreadable()).to_pylist()
+    rows: list[dict[str, Any]] = current_states(named, Undecodable()).to_pylist()
     return rows
 
 
@@ -91,7 +91,7 @@ def test_state_behind_an_update_that_cannot_be_decoded_is_not_told_until_the_nex
 
 def test_history_has_snapshots_and_updates(tmp_path: Path) -> None:
     log = write_log(tmp_path / "__share_group_state-0", [snapshot(0), update(5), Put(b"\0\2", b"")])
-    rows = [row for each in states_history(log, Unreadable()) for row in each.to_pylist()]
+    rows = [row for each in states_history(log, Undecodable()) for row in each.to_pylist()]
     assert [(row["record"], row["group"], row["raw_key"]) for row in rows] == [
         ("ShareSnapshot", "g", None),
         ("ShareUpdate", "g", None),

@@ -11,7 +11,7 @@ from sparklog.jobs.named_logs import logs_at
 from sparklog.log.reader import open_log
 from sparklog.topic.places.discovery import discover
 from sparklog.topic.write.target import find_target
-from sparklog.write.partition import PartitionLog
+from sparklog.write.partition import LogWriter
 from tests.log.test_folders import LOG, UUID, made
 from tests.places import location_of
 
@@ -55,7 +55,7 @@ def test_path_means_the_same_to_all(tmp_path: Path, case: str) -> None:
         with pytest.raises(PathNotFoundError):
             open_log(at)
         with pytest.raises(InvalidOptionError):
-            PartitionLog.open(at)
+            LogWriter.open(at)
         if "segments" not in case:
             with pytest.raises(PathNotFoundError):
                 logs_at(str(at))
@@ -79,7 +79,7 @@ def test_path_means_the_same_to_all(tmp_path: Path, case: str) -> None:
         with pytest.raises(SeglogError):
             open_log(at)
         with pytest.raises(InvalidOptionError):
-            PartitionLog.open(at)
+            LogWriter.open(at)
 
 
 TWO_READINGS = ["a-0/", "a-0-0/", "a-0-1/", "b-0/"]

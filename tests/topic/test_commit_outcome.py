@@ -16,7 +16,7 @@ from sparklog.log.config import LogConfig
 from sparklog.storage.local_writing import LocalWritableStorage
 from sparklog.topic.write.commit import CommitRequest, commit
 from sparklog.topic.write.txn_versions import TxnVersion
-from sparklog.write.partition import PartitionLog
+from sparklog.write.partition import LogWriter
 from sparklog.write.staging import StagedRun
 from tests.build import ProducerEntry, producer_snapshot, producer_snapshot_name, write_partition
 from tests.log.logs import batch
@@ -65,7 +65,7 @@ def test_error_at_any_call_says_what_is_visible(tmp_path: Path, is_full: bool) -
         if said == NOTHING_VISIBLE:
             commit(here, staged, NOW_MS)
         elif said == WILL_BE_VISIBLE:
-            PartitionLog.open(folder / "events-0", CONFIG).close()
+            LogWriter.open(folder / "events-0", CONFIG).close()
         assert values(folder) == both, storage.calls[-1]
         assert findings(folder) == []
         shutil.rmtree(folder)

@@ -16,13 +16,13 @@ import pytest
 from sparklog.errors import SeglogError
 from sparklog.log import files
 from sparklog.log.config import LogConfig
-from sparklog.log.properties import APPEND, COMMIT, described
+from sparklog.log.properties import AT_APPEND, AT_COMMIT, described
 from sparklog.spark.options.write import WriteOptions
 from sparklog.storage.local_writing import LocalWritableFile, LocalWritableStorage
 from sparklog.topic.write.accumulator import RecordAccumulator, TaskAttempt
 from sparklog.topic.write.commit import CommitRequest, commit
 from sparklog.topic.write.target import WriteTarget
-from sparklog.write.partition import PartitionLog
+from sparklog.write.partition import LogWriter
 from sparklog.write.staging import begin
 from tests.places import directory_at
 
@@ -114,7 +114,7 @@ def appended(directory: Path, properties: dict[str, str]) -> Any:
     storage, table = WatchedStorage(), rows()
     config = LogConfig.from_properties(properties)
     try:
-        with PartitionLog.open(
+        with LogWriter.open(
             directory / "events-0", config, storage=storage, clock=lambda: NOW_MS, rng=lambda: 800_000
         ) as log:
             for start in range(0, len(table), 10):
@@ -142,7 +142,7 @@ def committed(directory: Path, properties: dict[str, str]) -> Any:
     return written(directory / "events-0")
 
 
-WAYS = {APPEND: (appended, "an append"), COMMIT: (committed, "a write of Spark")}
+WAYS = {AT_APPEND: (appended, "an append"), AT_COMMIT: (committed, "a write of Spark")}
 
 
 @pytest.mark.parametrize("place", WAYS)
@@ -203,7 +203,7 @@ def test_warning_is_in_the_users_spelling_and_says_why(
 def test_argument_is_warned_of_as_text_is(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with (
         caplog.at_level(logging.WARNING, "sparklog"),
-        PartitionLog.open(tmp_path / "events-0", LogConfig(file_delete_delay_ms=1)),
+        LogWriter.open(tmp_path / "events-0", LogConfig(file_delete_delay_ms=1)),
     ):
         pass
     (message,) = caplog.messages

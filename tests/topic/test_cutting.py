@@ -11,7 +11,7 @@ import pytest
 import sparklog
 from sparklog.errors import InvalidOptionError, SeglogError
 from sparklog.topic.cutting import plan_deletion, plan_truncation
-from sparklog.write.partition import PartitionLog
+from sparklog.write.partition import LogWriter
 from tests.cleaner.logs import ALL, logs, values, write
 
 AT_ONCE = sparklog.LogConfig.from_properties({"file.delete.delay.ms": "0"})
@@ -64,7 +64,7 @@ def test_planned_cuts_take_what_they_say_by_the_stored_delay(folder: Path) -> No
 
 def test_log_that_grew_since_a_truncation_was_planned_is_not_cut(folder: Path) -> None:
     truncation, deletion = plan_truncation(folder, 75), plan_deletion(folder, before_offset=-1)
-    with PartitionLog.open(folder) as log:
+    with LogWriter.open(folder) as log:
         log.append({"value": [b"new"]})
     with pytest.raises(InvalidOptionError, match="look at it again"):
         truncation.make()

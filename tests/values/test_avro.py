@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sparklog.errors import InvalidOptionError
-from sparklog.values.decoder import Decoder, make_decoder
+from sparklog.values.decoder import ValueDecoder, make_decoder
 from sparklog.values.spec import parse_decoder
 
 USER: dict[str, Any] = {
@@ -62,7 +62,7 @@ def framed(schema_id: int, payload: bytes) -> bytes:
     return b"\0" + schema_id.to_bytes(4, "big") + payload
 
 
-def alone(schema: Any) -> Decoder:
+def alone(schema: Any) -> ValueDecoder:
     """Return the decoder of values without a prefix."""
     return make_decoder(parse_decoder("avro", json.dumps(schema), wire="none"))
 

@@ -8,12 +8,12 @@ import pyarrow as pa
 import pytest
 
 from sparklog.errors import InvalidOptionError
-from sparklog.values.decoder import Decoder, make_decoder
+from sparklog.values.decoder import ValueDecoder, make_decoder
 from sparklog.values.spec import parse_decoder
 from tests.values import decoders
 
 
-def decoder_of(name: str) -> Decoder:
+def decoder_of(name: str) -> ValueDecoder:
     return make_decoder(pickle.loads(pickle.dumps(parse_decoder(f"tests.values.decoders:{name}"))))
 
 

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from sparklog.values.decoder import Decoder, make_decoder
-from sparklog.values.rows import Decoded
+from sparklog.values.decoder import ValueDecoder, make_decoder
+from sparklog.values.rows import DecodedValues
 from sparklog.values.spec import parse_decoder
 
 COLUMNS = "id bigint, name string, score double, ok boolean, tags array<string>, place struct<x: int, y: array<float>>"
@@ -64,11 +64,11 @@ VALUES = (
 )
 
 
-def decoder_of(schema: str) -> Decoder:
+def decoder_of(schema: str) -> ValueDecoder:
     return make_decoder(parse_decoder("json", schema))
 
 
-def outcome(decoded: Decoded) -> list[Any]:
+def outcome(decoded: DecodedValues) -> list[Any]:
     """Return each row's value, or BAD."""
     rows: list[Any] = decoded.array.to_pylist()
     for row in decoded.failures.rows.tolist():

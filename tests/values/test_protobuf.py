@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sparklog.errors import InvalidOptionError
-from sparklog.values.decoder import Decoder, make_decoder
+from sparklog.values.decoder import ValueDecoder, make_decoder
 from sparklog.values.spec import parse_decoder
 from tests.values.test_framing import zigzag
 
@@ -53,7 +53,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def decoder(folder: Path) -> Decoder:
+def decoder(folder: Path) -> ValueDecoder:
     return make_decoder(parse_decoder("protobuf", str(folder), wire="none"))
 
 
@@ -85,7 +85,7 @@ def classes_of(folder: Path, *names: str) -> Any:
     return lambda name: message_factory.GetMessageClass(pool.FindMessageTypeByName(name))
 
 
-def test_every_kind_of_field_is_typed_and_decoded(decoder: Decoder, classes: Any) -> None:
+def test_every_kind_of_field_is_typed_and_decoded(decoder: ValueDecoder, classes: Any) -> None:
     user = classes("shop.User")(
         i32=-1, i64=-(2**63), u32=2**32 - 1, u64=2**64 - 1, ok=True, f=1.5, d=2.5, name="é", raw=b"\xff", maybe=0,
         numbers=[1, 2], right=3, unit=1, nested={"from": "here"},
@@ -112,7 +112,7 @@ def test_every_kind_of_field_is_typed_and_decoded(decoder: Decoder, classes: Any
     assert decoder.type == decoded.array.type
 
 
-def test_number_of_an_enum_without_a_name_is_the_number(decoder: Decoder, classes: Any) -> None:
+def test_number_of_an_enum_without_a_name_is_the_number(decoder: ValueDecoder, classes: Any) -> None:
     user = classes("shop.User")(unit=99)
     assert decoder.decode(pa.array([user.SerializeToString()])).array.field("unit").to_pylist() == ["99"]
 
@@ -120,7 +120,7 @@ def test_number_of_an_enum_without_a_name_is_the_number(decoder: Decoder, classe
 @settings(max_examples=300)
 @given(data=st.data())
 def test_any_bytes_are_rows_or_failures_whatever_their_neighbours(
-    decoder: Decoder, classes: Any, data: st.DataObject
+    decoder: ValueDecoder, classes: Any, data: st.DataObject
 ) -> None:
     kind = classes("shop.User")
     users = st.builds(
@@ -145,7 +145,7 @@ def test_any_bytes_are_rows_or_failures_whatever_their_neighbours(
             assert row in reasons
 
 
-def test_time_beyond_all_microseconds_fails_alone(decoder: Decoder, classes: Any) -> None:
+def test_time_beyond_all_microseconds_fails_alone(decoder: ValueDecoder, classes: Any) -> None:
     kind = classes("shop.User")
     wrong, good = kind(at={"seconds": 2**62}), kind(i32=1)
     decoded = decoder.decode(pa.array([wrong.SerializeToString(), good.SerializeToString()]))
@@ -220,14 +220,14 @@ def test_groups_and_required_fields_of_proto2(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("count", [0, 1, 1023, 1024, 1025, 4096, 100_000])
-def test_many_messages_in_one_value_keep_their_order(decoder: Decoder, classes: Any, count: int) -> None:
+def test_many_messages_in_one_value_keep_their_order(decoder: ValueDecoder, classes: Any, count: int) -> None:
     user = classes("shop.User")(places=[{"x": row} for row in range(count)], numbers=range(count))
     rows = decoder.decode(pa.array([b"", user.SerializeToString(), b""])).array
     assert rows.field("numbers").to_pylist() == [[], list(range(count)), []]
     assert [place["x"] for place in rows.field("places")[1].as_py()] == list(range(count))
 
 
-def test_deep_nesting_in_unknown_fields_fails_or_is_skipped(decoder: Decoder) -> None:
+def test_deep_nesting_in_unknown_fields_fails_or_is_skipped(decoder: ValueDecoder) -> None:
     group = b"\xfb\x07" * 100_000 + b"\xfc\x07" * 100_000
     decoded = decoder.decode(pa.array([group, b"\xfb\x07" * 1000, b""]))
     assert decoded.failures.rows.tolist() == [0, 1]

@@ -13,7 +13,7 @@ from sparklog.log.layout import read_layout
 from sparklog.log.places import PartitionFolder
 from sparklog.log.reader import LogReader
 from sparklog.storage.base import WritableStorage
-from sparklog.write.partition import PartitionLog
+from sparklog.write.partition import LogWriter
 from tests.storage.counting import counting_storage
 from tests.storage.memory import MemoryStorage
 
@@ -24,8 +24,8 @@ VALUE = b"v" * 600
 ONE_BATCH_A_SEGMENT = LogConfig(segment_bytes=1000, compression_type="uncompressed")
 
 
-def opened(storage: WritableStorage, config: LogConfig = ONE_BATCH_A_SEGMENT) -> PartitionLog:
-    return PartitionLog.open(FOLDER, config, storage=storage, clock=lambda: NOW_MS, rng=lambda: 0)
+def opened(storage: WritableStorage, config: LogConfig = ONE_BATCH_A_SEGMENT) -> LogWriter:
+    return LogWriter.open(FOLDER, config, storage=storage, clock=lambda: NOW_MS, rng=lambda: 0)
 
 
 def one(value: bytes = VALUE) -> pa.Table:

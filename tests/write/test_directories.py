@@ -13,7 +13,7 @@ from sparklog.topic.log_manager import LogManager
 from sparklog.topic.transactions.commit import begin_transactional_id
 from sparklog.topic.transactions.writer import TransactionalWriter
 from sparklog.write.directories import make_directory
-from sparklog.write.partition import PartitionLog
+from sparklog.write.partition import LogWriter
 from sparklog.write.staging import begin
 from tests.storage.memory import MemoryStorage, stopped_at
 
@@ -22,7 +22,7 @@ TABLE = pa.table({"value": [b"kept"]})
 
 
 def append(storage: MemoryStorage) -> None:
-    with PartitionLog.open(f"{PATH}/events-0", storage=storage) as log:
+    with LogWriter.open(f"{PATH}/events-0", storage=storage) as log:
         log.append(TABLE)
 
 
@@ -66,7 +66,7 @@ def test_records_of_a_new_log_directory_are_there_after_a_power_cut() -> None:
     storage = MemoryStorage()
     append(storage)
     storage.lose_unsynced()
-    with PartitionLog.open(f"{PATH}/events-0", storage=storage) as log:
+    with LogWriter.open(f"{PATH}/events-0", storage=storage) as log:
         assert (log.start_offset, log.end_offset) == (0, 1)
 
 

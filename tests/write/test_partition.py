@@ -33,8 +33,8 @@ from sparklog.log.config import LogConfig
 from sparklog.log.files import SNAPSHOT, offset_file_name
 from sparklog.log.producer_state import Producers
 from sparklog.storage.local_writing import LocalWritableFile, LocalWritableStorage
-from sparklog.write.partition import PartitionLog
-from sparklog.write.recovery import recover
+from sparklog.write.partition import LogWriter
+from sparklog.write.recovery import recover_log
 from tests.places import folder_at
 from tests.storage.crash import EVERY_LOSS, CrashingStorage, FailingStorage, crashes
 
@@ -52,8 +52,8 @@ def table(values: list[bytes | None], **columns: Any) -> pa.Table:
     return pa.table({"value": pa.array(values, pa.binary()), **columns})
 
 
-def opened(folder: Path, config: LogConfig = SMALL, **options: Any) -> PartitionLog:
-    return PartitionLog.open(folder, config, **{"clock": lambda: NOW_MS, "rng": lambda: 0, **options})
+def opened(folder: Path, config: LogConfig = SMALL, **options: Any) -> LogWriter:
+    return LogWriter.open(folder, config, **{"clock": lambda: NOW_MS, "rng": lambda: 0, **options})
 
 
 def read(folder: Path, *columns: str) -> list[Any]:
@@ -300,7 +300,7 @@ def test_writer_that_dies_anywhere_loses_no_record_that_was_flushed(tmp_path: Pa
             assert crash.loss == "pages", str(crash)
             reasons = ("the next whole batch begins", "its checksum is that of the bytes to the file's end")
             assert any(reason in each for each in findings(folder) for reason in reasons), str(crash)
-            recover(folder_at(folder), config, NOW_MS, truncate=True)
+            recover_log(folder_at(folder), config, NOW_MS, truncate=True)
             refused += 1
         with opened(folder, config) as log:
             log.append(table([b"new"]))

@@ -19,8 +19,8 @@ from sparklog.log.layout import read_layout
 from sparklog.log.producer_state import producers_at_end
 from sparklog.log.reader import open_log
 from sparklog.storage.local_writing import LocalWritableStorage
-from sparklog.write.partition import PartitionLog
-from sparklog.write.recovery import Recovered, recover
+from sparklog.write.partition import LogWriter
+from sparklog.write.recovery import Recovered, recover_log
 from tests.build import write_partition
 from tests.golden import GoldenSet, golden_sets
 from tests.log.logs import CountingFile, batch, batches, offsets, only_log, write
@@ -33,7 +33,7 @@ NOW_MS = 1_700_000_000_000
 
 
 def recovered(folder: Path, **options: Any) -> Recovered:
-    return recover(folder_at(folder), CONFIG, NOW_MS, **options)
+    return recover_log(folder_at(folder), CONFIG, NOW_MS, **options)
 
 
 class CountingWritableStorage(LocalWritableStorage):
@@ -126,7 +126,7 @@ def test_nonsense_that_a_crash_left_behind_the_last_flush_is_cut_kept_and_said(
         open_log(folder)
     said = recovered(folder, dry_run=True).actions
     assert log.read_bytes() == whole + NONSENSE[tail]
-    with PartitionLog.open(folder) as writer:
+    with LogWriter.open(folder) as writer:
         assert writer.append({"value": [b"next"]}) == (120, 120)
     assert f"was cut at position {len(whole)}, offset 120" in caplog.text
     assert [each.what for each in said if each.path == str(log) and each.what.startswith("cut")] != []
@@ -148,7 +148,7 @@ def test_nonsense_that_no_crash_left_is_damage(folder: Path, why: str) -> None:
     elif why == "clean":
         (folder.parent / ".kafka_cleanshutdown").write_text("{}")
     with pytest.raises(CorruptLogError, match=r"offset 120.*recover --truncate"):
-        PartitionLog.open(folder)
+        LogWriter.open(folder)
     assert log.read_bytes() == damaged
     assert recovered(folder, truncate=True).state.end_offset == 120
 
@@ -182,7 +182,7 @@ def test_clean_log_is_not_read_beyond_its_end(folder: Path) -> None:
 def test_state_is_the_same_whichever_batches_the_check_has_seen(tmp_path: Path, count: int) -> None:
     """Those behind the last index entry, or all of them, of which it has the last window at hand."""
     folder = tmp_path / "events-0"
-    with PartitionLog.open(folder, CONFIG, clock=lambda: NOW_MS) as log:
+    with LogWriter.open(folder, CONFIG, clock=lambda: NOW_MS) as log:
         for n in range(count):
             # The latest timestamp is in the midst, so that what is behind it must not count.
             at = NOW_MS - abs(n - count // 2)
@@ -304,7 +304,7 @@ def test_cut_at_damage_that_is_killed_and_run_again_leaves_nothing_behind_the_da
             log.write(b"\xff")
 
     def run(storage: CrashingStorage, folder: Path) -> None:
-        recover(folder_at(folder / "t-0", storage), CONFIG, NOW_MS, truncate=True, is_thorough=True)
+        recover_log(folder_at(folder / "t-0", storage), CONFIG, NOW_MS, truncate=True, is_thorough=True)
 
     for crash in crashes(prepare, run, tmp_path):
         folder = crash.folder / "t-0"
@@ -395,7 +395,7 @@ def test_end_that_was_on_the_disk_is_not_cut_unless_told(
     with pytest.raises(CorruptLogError, match=r"offset 110.*recover --truncate"):
         recovered(folder)
     with pytest.raises(CorruptLogError, match=r"offset 110.*recover --truncate"):
-        PartitionLog.open(folder, CONFIG)
+        LogWriter.open(folder, CONFIG)
     assert contents(folder) == before
     found = recovered(folder, truncate=True)
     assert found.state.end_offset == 110
@@ -510,7 +510,7 @@ def test_gibibyte_of_zeros_is_read_once(tmp_path: Path) -> None:
     zeros = 64 << 20
     (folder / f"{0:020d}.log").write_bytes(batch(0) + bytes(zeros))
     storage = CountingWritableStorage()
-    found = recover(folder_at(folder, storage), CONFIG, NOW_MS)
+    found = recover_log(folder_at(folder, storage), CONFIG, NOW_MS)
     assert found.state.end_offset == 10
     assert storage.read_bytes[".log"] < 1.2 * zeros
 

@@ -25,7 +25,7 @@ from sparklog.log.reader import open_log
 from sparklog.storage.base import WritableFile
 from sparklog.storage.local_writing import LocalWritableFile, LocalWritableStorage
 from sparklog.write.locking import hold
-from sparklog.write.partition import PartitionLog
+from sparklog.write.partition import LogWriter
 from tests.places import directory_at, folder_at
 
 PLAIN = LogConfig(compression_type="uncompressed")
@@ -101,7 +101,7 @@ def test_four_threads_append_and_every_offset_is_given_out_once(tmp_path: Path) 
     config = replace(config, index_interval_bytes=0)
     given: dict[int, list[tuple[int, int]]] = {n: [] for n in range(4)}
     ends: list[int] = []
-    with PartitionLog.open(tmp_path / "events-0", config) as log:
+    with LogWriter.open(tmp_path / "events-0", config) as log:
 
         def append(thread: int) -> Callable[[], None]:
             def run() -> None:
@@ -129,7 +129,7 @@ def test_four_threads_append_and_every_offset_is_given_out_once(tmp_path: Path) 
 
 
 def test_log_that_is_closed_while_threads_append_refuses_the_rest(tmp_path: Path) -> None:
-    log = PartitionLog.open(tmp_path / "events-0", PLAIN)
+    log = LogWriter.open(tmp_path / "events-0", PLAIN)
     appended: list[bytes] = []
     told: list[str] = []
     begun = threading.Barrier(4)
@@ -155,7 +155,7 @@ def test_log_that_is_closed_while_threads_append_refuses_the_rest(tmp_path: Path
     assert len(told) == 3
     assert all("is closed" in each for each in told)
     assert sorted(values(tmp_path / "events-0")) == sorted(appended)
-    PartitionLog.open(tmp_path / "events-0").close()
+    LogWriter.open(tmp_path / "events-0").close()
 
 
 def test_handler_of_a_signal_does_not_write_in_the_midst_of_an_append(tmp_path: Path) -> None:
@@ -171,7 +171,7 @@ def test_handler_of_a_signal_does_not_write_in_the_midst_of_an_append(tmp_path: 
         def open_for_append(self, path: str) -> WritableFile:
             return Signalling(path)
 
-    with PartitionLog.open(tmp_path / "events-0", PLAIN) as log:
+    with LogWriter.open(tmp_path / "events-0", PLAIN) as log:
         log.append(table(b"before"))
     told: list[str] = []
 
@@ -183,7 +183,7 @@ def test_handler_of_a_signal_does_not_write_in_the_midst_of_an_append(tmp_path: 
 
     old = signal.signal(signal.SIGUSR1, handle)
     try:
-        with PartitionLog.open(tmp_path / "events-0", PLAIN, storage=SignallingStorage()) as log:
+        with LogWriter.open(tmp_path / "events-0", PLAIN, storage=SignallingStorage()) as log:
             assert log.append(table(b"after")) == (1, 1)
     finally:
         signal.signal(signal.SIGUSR1, old)
@@ -224,50 +224,50 @@ def linked(link: Path, target: Path) -> Path:
 def test_folder_is_one_writers_however_its_path_is_spelled(tmp_path: Path, spelling: str) -> None:
     logs = tmp_path / "logs"
     logs.mkdir()
-    with PartitionLog.open(logs / "events-0") as log:
+    with LogWriter.open(logs / "events-0") as log:
         log.append(table(b"first"))
         other = SPELLINGS[spelling](logs, tmp_path / "elsewhere")
         with pytest.raises(LockedError, match="is open in this process already") as raised:
-            PartitionLog.open(other)
+            LogWriter.open(other)
         assert str(other) in str(raised.value)
         assert str(logs / "events-0") in str(raised.value)
         log.append(table(b"second"))
     assert values(logs / "events-0") == [b"first", b"second"]
     if not spelling.startswith("link"):
-        with PartitionLog.open(other) as log:
+        with LogWriter.open(other) as log:
             assert log.append(table(b"third")) == (2, 2)
         assert "elsewhere" not in [path.name for path in (tmp_path / "elsewhere").rglob("seglog.*")]
 
 
 def test_relative_path_is_the_same_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    with PartitionLog.open("logs/events-0"), pytest.raises(LockedError):
-        PartitionLog.open(tmp_path / "logs" / "events-0")
+    with LogWriter.open("logs/events-0"), pytest.raises(LockedError):
+        LogWriter.open(tmp_path / "logs" / "events-0")
 
 
 def test_folder_that_was_moved_or_made_anew_is_its_writers_until_it_closes(tmp_path: Path) -> None:
     folder, moved = tmp_path / "events-0", tmp_path / "moved-0"
-    log = PartitionLog.open(folder, PLAIN)
+    log = LogWriter.open(folder, PLAIN)
     folder.rename(moved)
     for _ in range(2):
         for path in (folder, moved):
             with pytest.raises(LockedError):
-                PartitionLog.open(path, PLAIN)
+                LogWriter.open(path, PLAIN)
         folder.mkdir(exist_ok=True)
     log.close()
-    PartitionLog.open(folder, PLAIN).close()
+    LogWriter.open(folder, PLAIN).close()
 
 
 @pytest.mark.parametrize("name", ["events-0", "other-0", "e"])
 def test_link_to_a_partitions_folder_is_not_written_to(tmp_path: Path, name: str) -> None:
     """A broker on the one directory and a writer on the other would both have a lock."""
     logs = tmp_path / "logs"
-    with PartitionLog.open(logs / "events-0") as log:
+    with LogWriter.open(logs / "events-0") as log:
         log.append(table(b"first"))
     link = linked(tmp_path / "disk" / name, logs / "events-0")
     before = tree(tmp_path)
     with pytest.raises(InvalidOptionError, match="is a link to") as raised:
-        PartitionLog.open(link)
+        LogWriter.open(link)
     assert str(logs / "events-0") in str(raised.value)
     assert tree(tmp_path) == before
     assert values(link) == [b"first"]
@@ -277,19 +277,19 @@ def test_lock_of_a_directory_is_shared_through_a_link_and_kept_until_the_last_ha
     """A second descriptor of the lock's file, closed, would take the lock from all of the process."""
     logs = tmp_path / "logs"
     link = tmp_path / "link"
-    first = PartitionLog.open(logs / "events-0")
+    first = LogWriter.open(logs / "events-0")
     link.symlink_to(logs)
-    PartitionLog.open(link / "events-1").close()
+    LogWriter.open(link / "events-1").close()
     with pytest.raises(LockedError), hold(directory_at(link), 0.1):
         pass
 
     def ask() -> None:
         with pytest.raises(LockedError):
-            PartitionLog.open(logs / "events-1", lock_timeout_seconds=0.1)
+            LogWriter.open(logs / "events-1", lock_timeout_seconds=0.1)
 
     assert in_child(ask) == 0
     first.close()
-    assert in_child(lambda: PartitionLog.open(logs / "events-1", lock_timeout_seconds=0.1).close()) == 0
+    assert in_child(lambda: LogWriter.open(logs / "events-1", lock_timeout_seconds=0.1).close()) == 0
 
 
 def test_marker_of_a_clean_shutdown_is_hidden_until_the_last_spelling_has_closed(tmp_path: Path) -> None:
@@ -298,8 +298,8 @@ def test_marker_of_a_clean_shutdown_is_hidden_until_the_last_spelling_has_closed
     (tmp_path / "link").symlink_to(logs)
     marker = logs / ".kafka_cleanshutdown"
     marker.write_text("{}")
-    with PartitionLog.open(logs / "events-0"):
-        with PartitionLog.open(tmp_path / "link" / "events-1"):
+    with LogWriter.open(logs / "events-0"):
+        with LogWriter.open(tmp_path / "link" / "events-1"):
             assert not marker.exists()
         assert not marker.exists()
     assert marker.read_text() == "{}"
@@ -311,7 +311,7 @@ def test_marker_of_a_clean_shutdown_is_hidden_until_the_last_spelling_has_closed
 def test_forked_process_does_not_write_with_its_parents_log(tmp_path: Path) -> None:
     marker = tmp_path / ".kafka_cleanshutdown"
     marker.write_text("{}")
-    with PartitionLog.open(tmp_path / "events-0", LogConfig(preallocate=True, flush_ms=60_000)) as log:
+    with LogWriter.open(tmp_path / "events-0", LogConfig(preallocate=True, flush_ms=60_000)) as log:
         log.append(table(b"parent"))
         before = tree(tmp_path)
 
@@ -328,18 +328,18 @@ def test_forked_process_does_not_write_with_its_parents_log(tmp_path: Path) -> N
             assert "opened by process" in repr(log)
             # In the parent it is still open, and the kernel knows.
             with pytest.raises(LockedError):
-                PartitionLog.open(tmp_path / "events-0", lock_timeout_seconds=0.1)
+                LogWriter.open(tmp_path / "events-0", lock_timeout_seconds=0.1)
             log.close()
             log.close()
             with pytest.raises(LockedError):
-                PartitionLog.open(tmp_path / "events-0", lock_timeout_seconds=0.1)
+                LogWriter.open(tmp_path / "events-0", lock_timeout_seconds=0.1)
 
         assert in_child(use) == 0
         # The child has waited for its turn.
         assert tree(tmp_path) == {**before, "seglog.queue": b""}
         assert not marker.exists()
         with pytest.raises(LockedError):
-            PartitionLog.open(tmp_path / "events-0")
+            LogWriter.open(tmp_path / "events-0")
         assert log.append(table(b"parent again")) == (1, 1)
     assert values(tmp_path / "events-0") == [b"parent", b"parent again"]
     assert marker.exists()
@@ -347,7 +347,7 @@ def test_forked_process_does_not_write_with_its_parents_log(tmp_path: Path) -> N
 
 def test_forked_process_leaves_the_with_block_of_its_parent_without_a_trace(tmp_path: Path) -> None:
     def fork_within() -> int:
-        with PartitionLog.open(tmp_path / "events-0", PLAIN) as log:
+        with LogWriter.open(tmp_path / "events-0", PLAIN) as log:
             log.append(table(b"parent"))
             before = tree(tmp_path)
             process = os.fork()
@@ -368,19 +368,19 @@ def test_forked_process_leaves_the_with_block_of_its_parent_without_a_trace(tmp_
 
 
 def test_forked_process_opens_a_log_of_its_own_when_the_parent_has_closed(tmp_path: Path) -> None:
-    log = PartitionLog.open(tmp_path / "events-0", PLAIN)
+    log = LogWriter.open(tmp_path / "events-0", PLAIN)
     log.append(table(b"parent"))
     to_child, to_parent = os.pipe(), os.pipe()
 
     def wait_and_append() -> None:
         os.write(to_parent[1], b".")
         os.read(to_child[0], 1)
-        with PartitionLog.open(tmp_path / "events-0", PLAIN) as own:
+        with LogWriter.open(tmp_path / "events-0", PLAIN) as own:
             assert own.append(table(b"child")) == (1, 1)
             # The parent's handle lets go of nothing of this one's.
             log.close()
             with pytest.raises(LockedError):
-                PartitionLog.open(tmp_path / "events-0", PLAIN)
+                LogWriter.open(tmp_path / "events-0", PLAIN)
             assert own.append(table(b"again")) == (2, 2)
 
     def close() -> None:
@@ -402,7 +402,7 @@ def test_forked_process_is_not_stopped_by_locks_that_threads_of_its_parent_held(
     not made anew in a child.
     """
     is_done = threading.Event()
-    log = PartitionLog.open(tmp_path / "events-0", PLAIN)
+    log = LogWriter.open(tmp_path / "events-0", PLAIN)
 
     def append() -> None:
         while not is_done.is_set():
@@ -410,7 +410,7 @@ def test_forked_process_is_not_stopped_by_locks_that_threads_of_its_parent_held(
 
     def reopen() -> None:
         while not is_done.is_set():
-            PartitionLog.open(tmp_path / "events-1", PLAIN).close()
+            LogWriter.open(tmp_path / "events-1", PLAIN).close()
 
     def use(n: int) -> Callable[[], None]:
         def run() -> None:
@@ -418,8 +418,8 @@ def test_forked_process_is_not_stopped_by_locks_that_threads_of_its_parent_held(
                 log.append(table(b"child"))
             log.close()
             with pytest.raises(LockedError):
-                PartitionLog.open(tmp_path / "events-1", PLAIN, lock_timeout_seconds=0)
-            with PartitionLog.open(tmp_path / f"own{n}" / "events-0", PLAIN) as own:
+                LogWriter.open(tmp_path / "events-1", PLAIN, lock_timeout_seconds=0)
+            with LogWriter.open(tmp_path / f"own{n}" / "events-0", PLAIN) as own:
                 own.flush()
 
         return run
@@ -465,7 +465,7 @@ def test_lock_of_a_directory_is_not_inherited(tmp_path: Path) -> None:
             os._exit(0)
 
 
-def _append_in_worker(log: PartitionLog) -> str:
+def _append_in_worker(log: LogWriter) -> str:
     try:
         log.append(table(b"child"))
     except LockedError as error:
@@ -473,7 +473,7 @@ def _append_in_worker(log: PartitionLog) -> str:
     return "appended"
 
 
-_shared: list[PartitionLog] = []
+_shared: list[LogWriter] = []
 
 
 def _append_shared(_: int) -> str:
@@ -481,7 +481,7 @@ def _append_shared(_: int) -> str:
 
 
 def test_workers_of_a_forking_pool_are_refused(tmp_path: Path) -> None:
-    with PartitionLog.open(tmp_path / "events-0", PLAIN) as log:
+    with LogWriter.open(tmp_path / "events-0", PLAIN) as log:
         _shared[:] = [log]
         with multiprocessing.get_context("fork").Pool(2) as pool:
             told = pool.map(_append_shared, range(20))
@@ -523,10 +523,10 @@ class CountingStorage(LocalWritableStorage):
         return CountingFile(path, self)
 
 
-def counting(folder: Path, **options: Any) -> tuple[PartitionLog, CountingStorage]:
+def counting(folder: Path, **options: Any) -> tuple[LogWriter, CountingStorage]:
     storage = CountingStorage()
     config = LogConfig(compression_type="uncompressed", **options)
-    log = PartitionLog.open(folder, config, storage=storage)
+    log = LogWriter.open(folder, config, storage=storage)
     storage.syncs = 0
     return log, storage
 
@@ -556,7 +556,7 @@ def test_log_is_synced_after_so_many_records(tmp_path: Path) -> None:
 def test_log_is_synced_by_an_append_when_the_last_sync_is_long_ago(tmp_path: Path) -> None:
     now_ms = [1_700_000_000_000]
     storage, config = CountingStorage(), LogConfig(compression_type="uncompressed", flush_ms=1000)
-    with PartitionLog.open(tmp_path / "events-0", config, storage=storage, clock=lambda: now_ms[0]) as log:
+    with LogWriter.open(tmp_path / "events-0", config, storage=storage, clock=lambda: now_ms[0]) as log:
         storage.syncs, found = 0, []
         for later_ms in (0, 999, 1, 999, 1):
             now_ms[0] += later_ms

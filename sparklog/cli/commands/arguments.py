@@ -23,7 +23,7 @@ EscapeFormulas = Annotated[
     bool,
     typer.Option("--escape-formulas", help="Put ' before CSV text that a spreadsheet would take for a formula."),
 ]
-Where = Annotated[
+WhereText = Annotated[
     str | None,
     typer.Option("--where", help="Only records that pass, such as \"key = 'user-1' AND headers['kind'] = 'pay'\"."),
 ]
@@ -37,7 +37,7 @@ def _show_fields(context: typer.Context, wanted: bool) -> None:
         raise typer.Exit
 
 
-Fields = Annotated[
+ShowFields = Annotated[
     bool,
     typer.Option("--fields", help="List the fields of --json, and stop.", is_eager=True, callback=_show_fields),
 ]

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from typer import Option
 
-from sparklog.cli.commands.arguments import Fields, Json, Paths
+from sparklog.cli.commands.arguments import Json, Paths, ShowFields
 from sparklog.cli.commands.declared import with_options_of
 from sparklog.cli.commands.jobs import Configs
 from sparklog.cli.output import render
@@ -48,7 +48,7 @@ def clean(
         str | None, typer.Option("--every", help="Clean again after each such time, until Ctrl-C: 30s, 5m, 2h, 1d.")
     ] = None,
     as_json: Json = False,
-    _fields: Fields = False,
+    _fields: ShowFields = False,
     **given: Any,
 ) -> None:
     """Remove records that are too old, over the size limit or replaced, by stored topic properties and these options.

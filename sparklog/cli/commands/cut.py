@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from sparklog.cli.commands.arguments import Fields, Json
+from sparklog.cli.commands.arguments import Json, ShowFields
 from sparklog.cli.parsing import milliseconds_of
 from sparklog.errors import InvalidOptionError
 
@@ -32,7 +32,7 @@ def delete_records(
     yes: Yes = False,
     lock_timeout_seconds: LockTimeoutSeconds = 60.0,
     as_json: Json = False,
-    _fields: Fields = False,
+    _fields: ShowFields = False,
 ) -> None:
     """Delete the first records of a partition, as kafka-delete-records does: its log start offset is raised.
 
@@ -40,12 +40,12 @@ def delete_records(
     skip the records before it. Exit status 1 if the log is damaged: it stays unchanged.
     """
     # This loads compiled code, which other commands should not wait for.
-    from sparklog.cli.work.cut import delete
+    from sparklog.cli.work.cut import delete_if_confirmed
 
     if (before_offset is None) == (before_time is None):
         raise InvalidOptionError("say which records to delete by one of --before-offset and --before-time")
     time_ms = None if before_time is None else milliseconds_of(before_time, "--before-time")
-    if not delete(path, before_offset, time_ms, lock_timeout_seconds, asks=not yes, as_json=as_json):
+    if not delete_if_confirmed(path, before_offset, time_ms, lock_timeout_seconds, asks=not yes, as_json=as_json):
         raise typer.Exit(_FAILED)
 
 
@@ -55,14 +55,14 @@ def truncate(
     yes: Yes = False,
     lock_timeout_seconds: LockTimeoutSeconds = 60.0,
     as_json: Json = False,
-    _fields: Fields = False,
+    _fields: ShowFields = False,
 ) -> None:
     """Cut off the end of a partition's log, from an offset on. THESE RECORDS ARE GONE.
 
     Says what would go, and asks; no leaves everything unchanged. Batches go whole, so the log may end before the
     offset. Exit status 1 if the log is damaged: it stays unchanged.
     """
-    from sparklog.cli.work.cut import truncate as truncate_log
+    from sparklog.cli.work.cut import truncate_if_confirmed
 
-    if not truncate_log(path, offset, lock_timeout_seconds, asks=not yes, as_json=as_json):
+    if not truncate_if_confirmed(path, offset, lock_timeout_seconds, asks=not yes, as_json=as_json):
         raise typer.Exit(_FAILED)

@@ -9,7 +9,7 @@ from typer import Option
 from typer.core import TyperGroup
 
 from sparklog.cli.commands import system as system_commands
-from sparklog.cli.commands.arguments import Fields, Json
+from sparklog.cli.commands.arguments import Json, ShowFields
 from sparklog.cli.commands.declared import with_options_of
 
 _SHOW: Final = "show"
@@ -27,8 +27,8 @@ class _Groups(TyperGroup):
         return ("" if name == _SHOW else name), command, rest
 
 
-groups = typer.Typer(cls=_Groups, help="Show consumer groups, their offsets and their lag; or set their offsets.")
-groups.command(_SHOW)(system_commands.groups)
+groups_app = typer.Typer(cls=_Groups, help="Show consumer groups, their offsets and their lag; or set their offsets.")
+groups_app.command(_SHOW)(system_commands.groups)
 
 
 class _Set:
@@ -50,14 +50,14 @@ class _Set:
     )
 
 
-@groups.command("set")
+@groups_app.command("set")
 @with_options_of(_Set)
 def set_offsets(
     paths: Annotated[list[str], typer.Argument(metavar="PATH...", help="The log directories of a stopped broker.")],
     group: Annotated[str, typer.Option("--group", help="The consumer group; a new one is made.")],
     execute: Annotated[bool, typer.Option("--execute", help="Write the offsets. Without it nothing changes.")] = False,
     as_json: Json = False,
-    _fields: Fields = False,
+    _fields: ShowFields = False,
     **given: Any,
 ) -> None:
     """Set the committed offsets of a consumer group in the log directory of a stopped broker.

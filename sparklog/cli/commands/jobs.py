@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 from typer import Option
 
-from sparklog.cli.commands.arguments import EscapeFormulas, Fields, Json, Where
+from sparklog.cli.commands.arguments import EscapeFormulas, Json, ShowFields, WhereText
 from sparklog.cli.commands.declared import with_options_of
 from sparklog.cli.parsing import properties_of
 from sparklog.jobs.run.options import JobOptions, LogJobOptions
@@ -40,7 +40,7 @@ DecodedAs = Annotated[
     str | None,
     typer.Option(help="Its encoding: string, json, avro, protobuf, json-schema, base64, hex, or module:function."),
 ]
-Schema = Annotated[str | None, typer.Option(help="Its schema: text, such as 'id bigint, name string', or a path.")]
+SchemaText = Annotated[str | None, typer.Option(help="Its schema: text, such as 'id bigint, name string', or a path.")]
 
 
 class _Export:
@@ -57,7 +57,7 @@ class _Export:
     )
     escape_formulas: EscapeFormulas = False
     table: Table = None
-    where: Where = None
+    where: WhereText = None
     adopt: bool = Option(
         False,
         "--adopt",
@@ -71,13 +71,13 @@ class _Export:
 def export(
     sources: Sources,
     target: Annotated[str, typer.Argument(metavar="DST", help="The folder of the table; created if missing.")],
-    key_schema: Schema = None,
-    value_schema: Schema = None,
+    key_schema: SchemaText = None,
+    value_schema: SchemaText = None,
     catalog: Catalog = None,
     start: From = None,
     end: To = None,
     as_json: Json = False,
-    _fields: Fields = False,
+    _fields: ShowFields = False,
     **given: Any,
 ) -> None:
     """Move records to files of a table, by default Parquet, without records that were moved there before.
@@ -122,7 +122,7 @@ def copy(
     start: From = None,
     end: To = None,
     as_json: Json = False,
-    _fields: Fields = False,
+    _fields: ShowFields = False,
     **given: Any,
 ) -> None:
     """Copy partition logs to a log directory, batch by batch and unchanged, without batches that were copied before.
@@ -168,7 +168,7 @@ def load(
     target: Annotated[str, typer.Argument(metavar="DST", help="A log directory, created if missing; or a topic path.")],
     config: Configs = None,
     as_json: Json = False,
-    _fields: Fields = False,
+    _fields: ShowFields = False,
     **given: Any,
 ) -> None:
     """Load files of rows into partition logs, except files that were loaded before and have not changed.
@@ -204,12 +204,12 @@ def show(
     table: Table = None,
     catalog: Catalog = None,
     as_json: Json = False,
-    _fields: Fields = False,
+    _fields: ShowFields = False,
 ) -> None:
     """Show the offset up to which each partition was moved, the loaded files, or the commits."""
-    from sparklog.cli.work.ledger import show as show_ledger
+    from sparklog.cli.work.ledger import print_ledger
 
-    show_ledger(path, table, _catalog_of(catalog), of_commits=commits, as_json=as_json)
+    print_ledger(path, table, _catalog_of(catalog), of_commits=commits, as_json=as_json)
 
 
 @ledger.command("verify")
@@ -219,7 +219,7 @@ def verify(
     table: Table = None,
     catalog: Catalog = None,
     as_json: Json = False,
-    _fields: Fields = False,
+    _fields: ShowFields = False,
 ) -> None:
     """Compare the files of an export with its ledger: every file exists unchanged, and no record is there twice.
 
@@ -227,7 +227,7 @@ def verify(
 
     Exit status 1 if rows may be lost, doubled or changed.
     """
-    from sparklog.cli.work.ledger import verify as verify_files
+    from sparklog.cli.work.ledger import print_differences
 
-    if not verify_files(path, table, _catalog_of(catalog), reads_files=not quick, as_json=as_json):
+    if not print_differences(path, table, _catalog_of(catalog), reads_files=not quick, as_json=as_json):
         raise typer.Exit(_FAILED)

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from sparklog.cli.commands.arguments import Fields, Json
+from sparklog.cli.commands.arguments import Json, ShowFields
 
 
 def lag(
@@ -17,7 +17,7 @@ def lag(
         False
     ),
     as_json: Json = False,
-    _fields: Fields = False,
+    _fields: ShowFields = False,
 ) -> None:
     """Show how far a Spark query is behind, running or stopped: the offsets that it has not committed.
 

@@ -31,7 +31,7 @@ from sparklog.cli.commands import groups as group_commands
 from sparklog.cli.commands import jobs as job_commands
 from sparklog.cli.commands import system as system_commands
 from sparklog.cli.commands import topics as topic_commands
-from sparklog.cli.commands.arguments import EscapeFormulas, Fields, Json, Paths, Processes, Where
+from sparklog.cli.commands.arguments import EscapeFormulas, Json, Paths, Processes, ShowFields, WhereText
 from sparklog.cli.commands.lag import lag
 from sparklog.cli.commands.produce import produce
 from sparklog.cli.output import render, tables
@@ -122,7 +122,7 @@ def describe(
     ] = False,
     processes: Processes = None,
     as_json: Json = False,
-    _fields: Fields = False,
+    _fields: ShowFields = False,
 ) -> None:
     """Show topics, partitions and segments: offsets, times, sizes, codecs and formats.
 
@@ -178,7 +178,7 @@ def dump(
     key_base64: Annotated[
         str | None, typer.Option("--key-base64", help="Only records with this key, in base64.")
     ] = None,
-    where: Where = None,
+    where: WhereText = None,
     limit: Annotated[int | None, typer.Option("--limit", min=0, help="Print at most this number of rows.")] = None,
     follow: Annotated[
         bool, typer.Option("--follow", "-f", help="Continue with new records until Ctrl-C; --last 10 -f is tail -f.")
@@ -191,15 +191,14 @@ def dump(
     ] = Format.TABLE,
     escape_formulas: EscapeFormulas = False,
     as_json: Json = False,
-    _fields: Fields = False,
+    _fields: ShowFields = False,
 ) -> None:
     """Show the records of a log, or its batches, or the entries of one of its files.
 
     In JSON, keys and values that are UTF-8 are text; others are base64 under "key_base64", "value_base64".
     """
     # Only `dump`, `verify` and `recover` load this compiled code.
-    from sparklog.cli.work.dump import DumpOptions
-    from sparklog.cli.work.dump import dump as dump_log
+    from sparklog.cli.work.dump import DumpOptions, print_dump
     from sparklog.cli.work.follow import follow as follow_logs
     from sparklog.inspect.dump_range import DumpRange
 
@@ -221,7 +220,7 @@ def dump(
     if escape_formulas and chosen is not Format.CSV:
         raise InvalidOptionError(f"--escape-formulas is for --format csv, and the format is {chosen.value}")
     options = DumpOptions(path, wanted, chosen, partition or (), limit, batches, escape_formulas)
-    (follow_logs if follow else dump_log)(options)
+    (follow_logs if follow else print_dump)(options)
 
 
 def _refuse_two(given: dict[str, object], what: str) -> None:
@@ -245,7 +244,7 @@ def verify(
     ] = None,
     processes: Processes = None,
     as_json: Json = False,
-    _fields: Fields = False,
+    _fields: ShowFields = False,
 ) -> None:
     """Check everything: checksums, records, offsets, indexes, epochs, snapshots, checkpoints, names.
 
@@ -284,7 +283,7 @@ def recover(
         float, typer.Option(min=0, help="Remove files that jobs older than this have staged and never committed.")
     ] = 168.0,
     as_json: Json = False,
-    _fields: Fields = False,
+    _fields: ShowFields = False,
 ) -> None:
     """Repair logs after a writer or a broker died: finish commits, cut torn ends, make missing indexes.
 
@@ -319,7 +318,7 @@ app.command("clean")(clean_command.clean)
 app.command("delete-records")(cut_commands.delete_records)
 app.command("truncate")(cut_commands.truncate)
 app.add_typer(job_commands.ledger, name="ledger")
-app.add_typer(group_commands.groups, name="groups")
+app.add_typer(group_commands.groups_app, name="groups")
 app.command("transactions")(system_commands.transactions)
 app.command("cluster")(system_commands.cluster)
 app.add_typer(topic_commands.topics, name="topics")

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from sparklog.cli.commands.arguments import Fields, Json
+from sparklog.cli.commands.arguments import Json, ShowFields
 from sparklog.cli.output import render, system_fields, tables
 from sparklog.cli.output.columns import RowShape
 from sparklog.errors import InvalidOptionError
@@ -47,7 +47,7 @@ def groups(
     ] = False,
     history: History = False,
     as_json: Json = False,
-    _fields: Fields = False,
+    _fields: ShowFields = False,
 ) -> None:
     """Show consumer, share and streams groups, the offsets that they have committed, and their lag.
 
@@ -101,7 +101,7 @@ def transactions(
         False
     ),
     as_json: Json = False,
-    _fields: Fields = False,
+    _fields: ShowFields = False,
 ) -> None:
     """Show transactional ids, their producers, and their current or last transactions.
 
@@ -141,7 +141,7 @@ def cluster(
     what: Annotated[OfCluster, typer.Argument(help="What to show.")] = OfCluster.TOPICS,
     history: History = False,
     as_json: Json = False,
-    _fields: Fields = False,
+    _fields: ShowFields = False,
 ) -> None:
     """Show the metadata of a KRaft cluster, from its newest snapshot and the log after it.
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sparklog.cli.commands.arguments import Fields, Json
+from sparklog.cli.commands.arguments import Json, ShowFields
 from sparklog.cli.commands.cut import LockTimeoutSeconds, Yes
 from sparklog.cli.output import render, tables
 from sparklog.cli.output.fields import MANAGED_TOPIC
@@ -27,7 +27,7 @@ TopicConfigs = Annotated[list[str] | None, typer.Option("--config", help="A prop
 
 
 @topics.command("list")
-def list_topics(paths: DirectoryPaths, as_json: Json = False, _fields: Fields = False) -> None:
+def list_topics(paths: DirectoryPaths, as_json: Json = False, _fields: ShowFields = False) -> None:
     """List the topics, the number of partitions of each here, and the properties stored for it."""
     manager = _manager(paths)
     stored = manager.stored()

@@ -130,7 +130,7 @@ def table(
         render.note(f"(a wider terminal or --json shows more: {', '.join(fitted.left_out)})")
 
 
-def show(columns: Sequence[Column], rows: Sequence[Row], *, as_json: bool) -> None:
+def show_rows(columns: Sequence[Column], rows: Sequence[Row], *, as_json: bool) -> None:
     """Print rows as JSON, or as a table if there are any."""
     if as_json:
         render.put_rows(rows)

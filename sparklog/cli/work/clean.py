@@ -39,7 +39,7 @@ def clean(paths: Sequence[str], options: Mapping[str, Any], *, as_json: bool) ->
         render.complain("note", f"{path} {'would go' if summary.is_dry else 'went'}, which is no part of a log")
     rows = [_row(each) for each in summary.changed]
     is_rewritten = any(row["rewritten_segments"] for row in rows)
-    tables.show(CLEANED_PARTITION.columns[: None if is_rewritten else -2], rows, as_json=as_json)
+    tables.show_rows(CLEANED_PARTITION.columns[: None if is_rewritten else -2], rows, as_json=as_json)
     if not as_json:
         render.say(_sentence(summary, time.monotonic() - began))
     return True

@@ -14,7 +14,7 @@ from sparklog.log.places import PartitionFolder
 from sparklog.topic.cutting import PlannedCut, plan_deletion, plan_truncation
 
 
-def delete(
+def delete_if_confirmed(
     path: str,
     before_offset: int | None,
     before_time_ms: int | None,
@@ -33,7 +33,7 @@ def delete(
     )
 
 
-def truncate(path: str, offset: int, lock_timeout_seconds: float, *, asks: bool, as_json: bool) -> bool:
+def truncate_if_confirmed(path: str, offset: int, lock_timeout_seconds: float, *, asks: bool, as_json: bool) -> bool:
     """Cut a log at an offset, if the user confirms; return whether the log is sound."""
     return _carry_out(path, lambda: plan_truncation(path, offset), lock_timeout_seconds, asks=asks, as_json=as_json)
 

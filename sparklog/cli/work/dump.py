@@ -112,7 +112,7 @@ class CountedOutput:
             self.printer(log, chunk)
 
 
-def dump(options: DumpOptions) -> None:
+def print_dump(options: DumpOptions) -> None:
     """Print the rows that the options select.
 
     Raises

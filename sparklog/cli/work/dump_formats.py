@@ -30,7 +30,7 @@ from sparklog.values.json_text import (
     digits_of,
     escaped,
     header_objects,
-    joined,
+    joined_pieces,
     octets_of,
     pieces_of,
 )
@@ -187,7 +187,7 @@ def _csv_table(log: DumpedLog, batch: pa.RecordBatch) -> pa.RecordBatch:
 def _put_values(_: DumpedLog, batch: pa.RecordBatch) -> None:
     """Print each value's bytes and a newline; only the newline if the value is null."""
     values = batch.column("value").cast(_BYTES).fill_null(pieces_of(b"")[0])
-    render.put_whole(octets_of(joined(values, b"\n")), is_raw=True)
+    render.put_whole(octets_of(joined_pieces(values, b"\n")), is_raw=True)
 
 
 def _partition_of(row: render.Row) -> str:
@@ -216,7 +216,7 @@ def record_lines(log: DumpedLog, batch: pa.RecordBatch) -> memoryview:
     whose = json.dumps({"topic": log.topic, "partition": log.partition}, ensure_ascii=False, separators=(",", ":"))
     first, second, third = _pieces_of_batches(batch)
     return octets_of(
-        joined(
+        joined_pieces(
             whose[:-1].encode() + b',"offset":',
             digits_of(batch.column("offset")),
             b',"timestamp":',
@@ -262,4 +262,4 @@ def _pieces_of_batches(batch: pa.RecordBatch) -> list[pa.Array]:
             b"}\n",
         ),
     )
-    return [joined(*each).take(runs) for each in pieces]
+    return [joined_pieces(*each).take(runs) for each in pieces]

@@ -154,7 +154,7 @@ def _print_plan(pieces: Sequence[tuple[int, ReadRange, int]], damage: Sequence[S
         }
         for task, of_log, log_bytes in pieces
     ]
-    tables.show(PLANNED_RANGE.columns, rows, as_json=as_json)
+    tables.show_rows(PLANNED_RANGE.columns, rows, as_json=as_json)
     for error in damage:
         render.complain("error", str(error))
     if not as_json:

@@ -16,7 +16,9 @@ from sparklog.storage.base import Storage
 from sparklog.topic.places.discovery import place_at
 
 
-def show(path: str, table: str | None, catalog: Mapping[str, str] | None, *, of_commits: bool, as_json: bool) -> None:
+def print_ledger(
+    path: str, table: str | None, catalog: Mapping[str, str] | None, *, of_commits: bool, as_json: bool
+) -> None:
     """Print the ledger of a target; for errors see `sparklog.jobs.ledger.read_ledger`."""
     found = _commits(path, table, catalog)
     shown: list[tuple[Sequence[tables.Column], list[dict[str, Any]]]]
@@ -28,10 +30,10 @@ def show(path: str, table: str | None, catalog: Mapping[str, str] | None, *, of_
         of_partitions = LEDGER_COPIES if is_copied else LEDGER_PARTITION.columns
         shown = [(of_partitions, partitions), (LEDGER_FILE.columns, files)]
     for columns, rows in shown:
-        tables.show(columns, rows, as_json=as_json)
+        tables.show_rows(columns, rows, as_json=as_json)
 
 
-def verify(
+def print_differences(
     path: str, table: str | None, catalog: Mapping[str, str] | None, *, reads_files: bool, as_json: bool
 ) -> bool:
     """Print the differences between a target and its ledger; return whether no row is lost, doubled or changed."""

@@ -25,7 +25,7 @@ def load(sources: Sequence[str], target: str, options: Mapping[str, Any], *, as_
     with job_progress("loading") as watch:
         summary = run_load(sources, target, watch=watch, **options)
     rows = [asdict(each) for each in summary.partitions]
-    tables.show(LOADED_PARTITION.columns, rows, as_json=as_json)
+    tables.show_rows(LOADED_PARTITION.columns, rows, as_json=as_json)
     if as_json:
         return
     seconds = time.monotonic() - began
@@ -40,7 +40,7 @@ def load(sources: Sequence[str], target: str, options: Mapping[str, Any], *, as_
 
 def _print_plan(planned: Sequence[PlannedPart], passed: str, *, as_json: bool) -> None:
     rows = [asdict(each) for each in planned]
-    tables.show(PLANNED_FILE.columns, rows, as_json=as_json)
+    tables.show_rows(PLANNED_FILE.columns, rows, as_json=as_json)
     if as_json:
         return
     if not rows:

@@ -73,7 +73,7 @@ def show_changes(paths: Sequence[str], wanted: WantedOffsets, *, executes: bool,
         )
         for each in done.changes
     ]
-    tables.show(NEW_OFFSET.columns, rows, as_json=as_json)
+    tables.show_rows(NEW_OFFSET.columns, rows, as_json=as_json)
     if as_json:
         return
     count = f"{len(rows)} offset{'s' * (len(rows) != 1)} of group {wanted.group}"

@@ -59,7 +59,7 @@ def show_open(path: str, *, as_json: bool) -> None:
     """Print open transactions."""
     now_ms = wall_clock_ms()
     rows = [_row(each, "open", now_ms) for each in open_transactions([path])]
-    tables.show(OPEN_TRANSACTION.columns, rows, as_json=as_json)
+    tables.show_rows(OPEN_TRANSACTION.columns, rows, as_json=as_json)
     if not as_json:
         hanging = sum(row["is_hanging"] for row in rows)
         render.say(f"{len(rows)} transaction{'s' * (len(rows) != 1)} open, {hanging} hanging")
@@ -71,7 +71,7 @@ def show_aborted(path: str, wanted: WantedAbort, *, as_json: bool) -> None:
     done = abort_transactions([path], wanted.request(), now_ms, executes=not wanted.dry_run)
     status = "would be aborted" if wanted.dry_run else "aborted"
     rows = [_row(each, status, now_ms) for each in done]
-    tables.show(OPEN_TRANSACTION.columns, rows, as_json=as_json)
+    tables.show_rows(OPEN_TRANSACTION.columns, rows, as_json=as_json)
     if not as_json:
         count = f"{len(done)} transaction{'s' * (len(done) != 1)}"
         render.say(f"{count} to abort; nothing was changed" if wanted.dry_run else f"{count} aborted")

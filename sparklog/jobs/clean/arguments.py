@@ -16,7 +16,7 @@ from sparklog.jobs.clean.keys import Keys, read_keys
 from sparklog.jobs.clean.passes import conversion_passes, erasure_passes
 from sparklog.jobs.run.job import run_job
 from sparklog.jobs.run.local import runner_of
-from sparklog.jobs.run.options import LogJobArguments, LogJobOptions, takes
+from sparklog.jobs.run.options import LogJobArguments, LogJobOptions, with_options
 from sparklog.log.clock import wall_clock_ms
 from sparklog.log.config import LogConfig
 from sparklog.log.properties import taken
@@ -60,7 +60,7 @@ class CleanSummary:
         return f"CleanSummary({done} {self.freed_bytes} bytes of {len(self.changed)} partitions)"
 
 
-@takes(LogJobOptions)
+@with_options(LogJobOptions)
 def clean(
     path: PathText | Sequence[PathText],
     *,

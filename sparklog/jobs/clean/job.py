@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from sparklog.cleaner.opened import OpenedLog, look_at, open_to_clean
+from sparklog.cleaner.opened import OpenedLog, open_to_clean, open_to_look
 from sparklog.cleaner.partition import Cleaned, Cleaning, CleanPass
 from sparklog.cleaner.removal import remove_before
 from sparklog.cleaner.retention import KafkaRetention, RetentionPolicy
@@ -22,7 +22,7 @@ from sparklog.errors import NOTHING_CLEANED, CorruptLogError, LockedError
 from sparklog.jobs.run.exclusive import exclusive
 from sparklog.jobs.run.job import OF_ONE_PARTITION, Amount, PartlyDoneError, PiecesTask, Report
 from sparklog.jobs.run.options import LogJobOptions
-from sparklog.jobs.run.shares import grouped
+from sparklog.jobs.run.shares import task_slices
 from sparklog.log import files
 from sparklog.log.config import LogConfig
 from sparklog.log.files import TopicPartition
@@ -31,7 +31,7 @@ from sparklog.log.places import LogDirectory, PartitionFolder
 from sparklog.log.properties import LOCAL_RETENTION, UNLIMITED
 from sparklog.topic.write.configs import StoredConfigs, stored_configs, topic_config
 from sparklog.values.named import imported
-from sparklog.write.small_files import set_offsets
+from sparklog.write.small_files import set_checkpoint_offsets
 
 _RETENTION: Final = "retention.ms"
 
@@ -112,7 +112,7 @@ class CleanJob:
             PartitionToClean(folder, self._config_of(folder.topic, stored), _log_bytes(folder))
             for folder in self.folders
         ]
-        rows = grouped([one.log_bytes for one in each], self.options.task_bytes, self.workers)
+        rows = task_slices([one.log_bytes for one in each], self.options.task_bytes, self.workers)
         return [CleanTask(n, tuple(each[rows_of])) for n, rows_of in enumerate(rows)]
 
     def _config_of(self, topic: str, stored: StoredConfigs) -> LogConfig:
@@ -156,7 +156,7 @@ class CleanJob:
         return cleaned
 
     def _opened(self, each: PartitionToClean) -> OpenedLog:
-        opened = look_at if self.options.dry_run else open_to_clean
+        opened = open_to_look if self.options.dry_run else open_to_clean
         return opened(each.folder, each.config, self.now_ms)
 
     def _policy(self) -> RetentionPolicy:
@@ -178,12 +178,12 @@ class CleanJob:
             return
         dropped = {at: each.start_offset for at, each in cleaned.items() if each.dropped_segments}
         if dropped:
-            set_offsets(self.directory, files.LOG_START_CHECKPOINT, dropped)
+            set_checkpoint_offsets(self.directory, files.LOG_START_CHECKPOINT, dropped)
             for folder, config in self._configs(dropped):
                 remove_before(folder, dropped[TopicPartition(folder.topic, folder.partition or 0)], config, self.now_ms)
         compacted = {at: each.clean_offset for at, each in cleaned.items() if each.clean_offset is not None}
         if compacted:
-            set_offsets(self.directory, files.CLEANER_CHECKPOINT, compacted)
+            set_checkpoint_offsets(self.directory, files.CLEANER_CHECKPOINT, compacted)
 
     def _configs(self, chosen: Mapping[TopicPartition, int]) -> Iterator[tuple[PartitionFolder, LogConfig]]:
         stored = stored_configs(self.directory)

@@ -11,7 +11,7 @@ from sparklog.jobs.copy.job import CopyJob, CopyTask
 from sparklog.jobs.copy.plan import CopySource
 from sparklog.jobs.run.job import run_job
 from sparklog.jobs.run.local import runner_of
-from sparklog.jobs.run.options import LogJobOptions, MoveArguments, takes
+from sparklog.jobs.run.options import LogJobOptions, MoveArguments, with_options
 from sparklog.jobs.source import check_sources, refuse_nested, source_of
 from sparklog.jobs.summary import MovedSummary, in_order
 from sparklog.log.clock import wall_clock_ms
@@ -46,7 +46,7 @@ class CopySummary(MovedSummary):
         return f"CopySummary({self.rows} rows of {self.partitions} partitions, {self.log_bytes} bytes)"
 
 
-@takes(Selection, LogJobOptions)
+@with_options(Selection, LogJobOptions)
 def copy(
     source: PathText | Sequence[PathText],
     target: PathText,

@@ -28,17 +28,17 @@ from typing import Final
 from sparklog.errors import NOTHING_VISIBLE, InvalidOptionError, SeglogError, outcome
 from sparklog.jobs.copy.plan import CopyPiece, CopyPlan, CopySource
 from sparklog.jobs.landing import landed_of
-from sparklog.jobs.ledger import Entry, Moved, encode_commit, read_ledger
+from sparklog.jobs.ledger import LedgerEntry, Moved, encode_commit, read_ledger
 from sparklog.jobs.run.exclusive import exclusive
 from sparklog.jobs.run.job import Amount, PiecesTask, Report
 from sparklog.jobs.run.options import LogJobOptions
-from sparklog.jobs.run.shares import grouped
+from sparklog.jobs.run.shares import task_slices
 from sparklog.jobs.source import reading
 from sparklog.log import files
 from sparklog.log.config import LogConfig
 from sparklog.log.layout import read_layout
 from sparklog.log.places import LogDirectory
-from sparklog.log.scan import scan
+from sparklog.log.scan import scan_range
 from sparklog.log.segment import Segment, Window
 from sparklog.record.codecs.table import codec_named
 from sparklog.storage.registry import Location
@@ -176,7 +176,7 @@ class CopyJob:
             for piece in planned.pieces:
                 self._config_of(piece)
         pieces = planned.with_topic_ids()
-        rows = grouped([piece.log_bytes for piece in pieces], self.options.task_bytes, self.workers)
+        rows = task_slices([piece.log_bytes for piece in pieces], self.options.task_bytes, self.workers)
         return [CopyTask(number, tuple(pieces[each])) for number, each in enumerate(rows)]
 
     def run(self, task: CopyTask, report: Report) -> Copied:
@@ -236,7 +236,7 @@ class CopyJob:
         replaced = {files.TOPICS_PROPERTIES: changed_properties(self.directory, self.brought)} if self.brought else {}
 
         def lines(changes: Mapping[str, PartitionChange]) -> bytes:
-            entries: list[Entry] = [*moved, *landed_of(self.directory, changes)]
+            entries: list[LedgerEntry] = [*moved, *landed_of(self.directory, changes)]
             return encode_commit(ledger.next_number, _NAME, self.run_id, self.now_ms, entries)
 
         job = CommitRequest(
@@ -255,4 +255,4 @@ class CopyJob:
 
 def _scanned(of_log: ReadRange) -> Iterator[tuple[Segment, Window]]:
     with reading():
-        yield from scan(read_layout(of_log.folder), of_log.start_offset, of_log.end_offset, is_checked=True)
+        yield from scan_range(read_layout(of_log.folder), of_log.start_offset, of_log.end_offset, is_checked=True)

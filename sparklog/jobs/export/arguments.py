@@ -14,7 +14,7 @@ from sparklog.jobs.export.job import ExportJob, ExportTask
 from sparklog.jobs.files.formats import ROW_GROUP_ROWS, CsvFormat, FileFormat, ParquetFormat, format_named
 from sparklog.jobs.run.job import COMMIT_INTERVAL_MS, run_job
 from sparklog.jobs.run.local import runner_of
-from sparklog.jobs.run.options import LogJobOptions, MoveArguments, takes
+from sparklog.jobs.run.options import LogJobOptions, MoveArguments, with_options
 from sparklog.jobs.source import source_of
 from sparklog.jobs.summary import MovedSummary, in_order
 from sparklog.jobs.targets.adopting import adopt_files
@@ -59,7 +59,7 @@ class ExportSummary(MovedSummary):
         return f"ExportSummary({self.rows} rows of {self.partitions} partitions in {self.files} files)"
 
 
-@takes(Selection, LogJobOptions)
+@with_options(Selection, LogJobOptions)
 def export(
     source: PathText | Sequence[PathText],
     target: PathText,

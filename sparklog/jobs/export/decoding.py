@@ -19,7 +19,7 @@ from sparklog.log.files import TopicPartition
 from sparklog.record.format.arrays import array_of
 from sparklog.values.decoder import make_decoder
 from sparklog.values.json_text import base64_of, hex_of, is_far, time_texts
-from sparklog.values.rows import Decoded, no_failures, only_where
+from sparklog.values.rows import DecodedValues, no_failures, only_where
 from sparklog.values.spec import RAW, STRING, DecoderSpec, parse_decoder
 
 OnDecodeError = Literal["fail", "dead_letter", "null"]
@@ -48,11 +48,11 @@ _AS_THEY_ARE: Final = DecoderSpec(RAW)
 
 
 class TableColumnDecoder(Protocol):
-    """Decodes a column; `sparklog.values.decoder.Decoder` is one."""
+    """Decodes a column; `sparklog.values.decoder.ValueDecoder` is one."""
 
     type: pa.DataType
 
-    def decode(self, values: pa.Array) -> Decoded: ...
+    def decode(self, values: pa.Array) -> DecodedValues: ...
 
 
 @dataclass(frozen=True)
@@ -196,8 +196,8 @@ class _DigitsDecoder:
     def __init__(self, name: str) -> None:
         self._write = DIGITS[name]
 
-    def decode(self, values: pa.Array) -> Decoded:
-        return Decoded(self._write(values).cast(pa.string()), no_failures())
+    def decode(self, values: pa.Array) -> DecodedValues:
+        return DecodedValues(self._write(values).cast(pa.string()), no_failures())
 
 
 def _make(spec: DecoderSpec | str) -> TableColumnDecoder:

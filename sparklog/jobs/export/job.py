@@ -30,7 +30,7 @@ from sparklog.jobs.files.formats import (
 from sparklog.jobs.ledger import Moved, Settings
 from sparklog.jobs.run.job import OF_ONE_PARTITION, Amount, PartlyDoneError, PiecesTask, Report
 from sparklog.jobs.run.options import LogJobOptions
-from sparklog.jobs.run.shares import grouped
+from sparklog.jobs.run.shares import task_slices
 from sparklog.jobs.source import LogSource, Selected, piece_bytes_max, reading, refuse_nested
 from sparklog.jobs.targets.adopting import known_by_files
 from sparklog.jobs.targets.outputs import DEAD_LETTER, PARTITION_BY, Layout, Outputs
@@ -155,7 +155,7 @@ class ExportJob:
         damaged = [each for each in selected if each.damage is not None]
         cut = self._cut([each for each in selected if each.damage is None])
         pieces = [piece for of_one in cut for piece in of_one]
-        rows = grouped([piece.log_bytes for piece in pieces], self.options.task_bytes, self.workers)
+        rows = task_slices([piece.log_bytes for piece in pieces], self.options.task_bytes, self.workers)
         tasks: list[ExportTask] = []
         last: dict[TopicPartition, int] = {}
         for each in rows:

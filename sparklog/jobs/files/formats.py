@@ -320,7 +320,7 @@ class _JsonLinesWriter:
         pass
 
 
-FORMATS: Final[dict[str, Callable[[], FileFormat]]] = {
+EXPORT_FORMATS: Final[dict[str, Callable[[], FileFormat]]] = {
     "parquet": ParquetFormat,
     "arrow": ArrowFormat,
     "csv": CsvFormat,
@@ -330,15 +330,15 @@ FORMATS: Final[dict[str, Callable[[], FileFormat]]] = {
 
 def format_named(name: str, others: Sequence[str] = ()) -> FileFormat:
     """Return a format by its name; otherwise raise `InvalidOptionError`, whose message lists ``others`` too."""
-    if name not in FORMATS:
-        known = [*FORMATS, *others]
+    if name not in EXPORT_FORMATS:
+        known = [*EXPORT_FORMATS, *others]
         raise InvalidOptionError(f"no format {name!r}: {did_you_mean(name, known, 'formats are ' + ', '.join(known))}")
-    return FORMATS[name]()
+    return EXPORT_FORMATS[name]()
 
 
 def format_of_file(name: str) -> FileFormat | None:
     """Return the format of a file by its name; None if it is none of ours."""
-    return next((each for make in FORMATS.values() if name.endswith((each := make()).suffix)), None)
+    return next((each for make in EXPORT_FORMATS.values() if name.endswith((each := make()).suffix)), None)
 
 
 class RowGroups:

@@ -7,16 +7,16 @@ from typing import Any, Unpack
 
 from sparklog.errors import InvalidOptionError
 from sparklog.jobs.files.row_sizes import ROW_BYTES_MAX
-from sparklog.jobs.load.inputs import FORMATS
+from sparklog.jobs.load.inputs import INPUT_FORMATS
 from sparklog.jobs.load.job import LoadJob, LoadSummary, PlannedPart
-from sparklog.jobs.load.mapping import Columns
+from sparklog.jobs.load.mapping import ColumnRoles
 from sparklog.jobs.load.row_files import Csv, known_rows
 from sparklog.jobs.run.job import run_job
 from sparklog.jobs.run.local import runner_of
-from sparklog.jobs.run.options import JobArguments, JobOptions, takes
+from sparklog.jobs.run.options import JobArguments, JobOptions, with_options
 from sparklog.log.clock import wall_clock_ms
 from sparklog.log.config import LogConfig
-from sparklog.log.properties import COMMIT, taken
+from sparklog.log.properties import AT_COMMIT, taken
 from sparklog.storage.registry import PathText
 from sparklog.topic.places.discovery import place_at, places_at
 from sparklog.topic.write.target import find_target
@@ -48,7 +48,7 @@ def _csv_types(given: Mapping[str, Any] | str | None) -> dict[str, Any]:
     return dict(given or {})
 
 
-@takes(JobOptions)
+@with_options(JobOptions)
 def load(
     sources: PathText | Sequence[PathText],
     log_directory: PathText,
@@ -137,17 +137,17 @@ def load(
     SeglogError
         Any other error. Nothing of the load is visible, unless the error's ``outcome`` says otherwise.
     """
-    if format not in (None, *FORMATS):
-        raise InvalidOptionError(f"format must be one of {', '.join(FORMATS)}, got {format!r}")
+    if format not in (None, *INPUT_FORMATS):
+        raise InvalidOptionError(f"format must be one of {', '.join(INPUT_FORMATS)}, got {format!r}")
     if row_bytes_max < 1:
         raise InvalidOptionError(f"row_bytes_max is {row_bytes_max}, and must be at least 1")
     options = taken(JobOptions, shared)
     runner = runner_of(options.processes, options.spark)
     log_config = LogConfig.from_properties(config or {})
-    log_config.warn_idle(COMMIT)
+    log_config.warn_idle(AT_COMMIT)
     location = place_at(log_directory, "log_directory")
     target = find_target(location, topic, num_partitions, has_topic_column=topic is None and topic_column is not None)
-    columns = Columns(
+    columns = ColumnRoles(
         key,
         value,
         headers,

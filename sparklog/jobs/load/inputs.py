@@ -23,7 +23,7 @@ from sparklog.storage.base import Entry, Storage
 from sparklog.storage.registry import Location, expand, is_pattern
 
 PARQUET, ARROW, CSV, JSON = "parquet", "arrow", "csv", "json"
-FORMATS: Final = (PARQUET, ARROW, CSV, JSON)
+INPUT_FORMATS: Final = (PARQUET, ARROW, CSV, JSON)
 _FORMAT_OF_SUFFIX: Final[Mapping[str, str]] = MappingProxyType(
     {
         "parquet": PARQUET,
@@ -74,7 +74,7 @@ def find_files(sources: Sequence[Location], given_format: str | None = None) -> 
     Parameters
     ----------
     given_format : str, optional
-        The format of all files, one of `FORMATS`; by default the names of the files tell.
+        The format of all files, one of `INPUT_FORMATS`; by default the names of the files tell.
 
     Raises
     ------

@@ -20,9 +20,9 @@ from typing import Any, Final
 from sparklog.errors import InputFileError, InvalidOptionError
 from sparklog.jobs.files.row_sizes import ROW_BYTES_MAX
 from sparklog.jobs.landing import landed_of, lost_since
-from sparklog.jobs.ledger import Entry, Ledger, Loaded, encode_commit, read_ledger
+from sparklog.jobs.ledger import Ledger, LedgerEntry, Loaded, encode_commit, read_ledger
 from sparklog.jobs.load.inputs import InputFile, find_files
-from sparklog.jobs.load.mapping import Columns
+from sparklog.jobs.load.mapping import ColumnRoles
 from sparklog.jobs.load.plan import FilePart, LoadTask, plan_tasks
 from sparklog.jobs.load.row_files import Csv, input_columns, open_input, read_rows
 from sparklog.jobs.run.exclusive import exclusive
@@ -159,7 +159,7 @@ class LoadJob:
     target: WriteTarget
     config: LogConfig
     partitioner: str
-    columns: Columns
+    columns: ColumnRoles
     csv: Csv
     job_id: str
     now_ms: int
@@ -288,7 +288,7 @@ class LoadJob:
             ledger = self._ledger()
 
             def lines(changes: Mapping[str, PartitionChange]) -> bytes:
-                entries: list[Entry] = [*loaded, *landed_of(self.target.directory, changes)]
+                entries: list[LedgerEntry] = [*loaded, *landed_of(self.target.directory, changes)]
                 return encode_commit(ledger.next_number, "load", self.job_id, wall_clock_ms(), entries)
 
             appended, positions = {files.JOBS_LEDGER: lines}, {files.JOBS_LEDGER: ledger.size_bytes}

@@ -12,8 +12,8 @@ Times without a zone are in UTC.
 In files of text a key, a value or the value of a header that is not UTF-8 is base64, in a column or field whose name
 has the suffix ``_base64``; an export and ``dump`` write it there. A row has a value in only one of the two.
 
-With `Columns.value_json` the value is one JSON object per row, made by `sparklog.values.json_text.json_rows` from all
-columns that are no other part of the record. For JSON lines the value is the line itself.
+With `ColumnRoles.value_json` the value is one JSON object per row, made by `sparklog.values.json_text.json_rows` from
+all columns that are no other part of the record. For JSON lines the value is the line itself.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ from sparklog.values.json_text import (
 )
 
 ROLES: Final = ("key", "value", "headers", "timestamp", "topic", "partition")
-FORMATS: Final[Mapping[str, Callable[[pa.Array], pa.Array]]] = {"base64": bytes_of_base64, "hex": bytes_of_hex}
+TEXT_ENCODINGS: Final[Mapping[str, Callable[[pa.Array], pa.Array]]] = {"base64": bytes_of_base64, "hex": bytes_of_hex}
 """The text forms that keys and values may be in; an export writes them under the same names."""
 _DIGITS: Final = r"^-?[0-9]+$"
 _CANNOT_CAST: Final = (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError)
 
 
 @dataclass(frozen=True)
-class Columns:
+class ColumnRoles:
     """The names of the columns for each part of a record.
 
     Attributes
@@ -59,7 +59,7 @@ class Columns:
     value_json : bool
         Whether the value is made from all other columns.
     key_format, value_format : str or None
-        The encoding of the text of a column, one of `FORMATS`; None if the text stands for itself.
+        The encoding of the text of a column, one of `TEXT_ENCODINGS`; None if the text stands for itself.
     """
 
     key: str | None = "key"
@@ -75,8 +75,8 @@ class Columns:
     def __post_init__(self) -> None:
         for name in ("key_format", "value_format"):
             wanted = getattr(self, name)
-            if wanted is not None and wanted not in FORMATS:
-                raise InvalidOptionError(f"{name} is {wanted!r}, and must be {' or '.join(FORMATS)}")
+            if wanted is not None and wanted not in TEXT_ENCODINGS:
+                raise InvalidOptionError(f"{name} is {wanted!r}, and must be {' or '.join(TEXT_ENCODINGS)}")
         if self.value_format is not None and self.value_json:
             raise InvalidOptionError("value_format needs a column of values, and value_json makes them: give one")
         named = [name for name in self._sources.values() if name is not None]
@@ -146,7 +146,7 @@ class Columns:
     def _taken(self, column: pa.Array, role: str) -> pa.Array:
         wanted = {"key": self.key_format, "value": self.value_format}.get(role)
         taken = _TAKE[role](_plain(column), role)
-        return taken if wanted is None else FORMATS[wanted](taken).cast(pa.binary())
+        return taken if wanted is None else TEXT_ENCODINGS[wanted](taken).cast(pa.binary())
 
     def json_kinds(self, schema: pa.Schema) -> dict[str, str]:
         """Return the JSON kind of each column that the value is made from, without columns of nulls only."""

@@ -17,7 +17,7 @@ from typing import Final
 
 from sparklog.errors import SeglogError
 from sparklog.jobs.load.inputs import PARQUET, InputFile
-from sparklog.jobs.load.mapping import Columns
+from sparklog.jobs.load.mapping import ColumnRoles
 from sparklog.jobs.load.row_files import Footer, read_footer
 from sparklog.log.files import TopicPartition
 from sparklog.log.layout import read_layouts
@@ -82,7 +82,7 @@ class LoadTask:
         return None
 
 
-def plan_tasks(to_load: Sequence[InputFile], workers: int, target: WriteTarget, columns: Columns) -> list[LoadTask]:
+def plan_tasks(to_load: Sequence[InputFile], workers: int, target: WriteTarget, columns: ColumnRoles) -> list[LoadTask]:
     """Return the tasks that load some files, in the order of their commit.
 
     Raises
@@ -154,7 +154,7 @@ class _CountedFile:
     footer: Footer
 
 
-def _counted(to_load: Sequence[InputFile], target: WriteTarget, columns: Columns) -> Mapping[str, _CountedFile]:
+def _counted(to_load: Sequence[InputFile], target: WriteTarget, columns: ColumnRoles) -> Mapping[str, _CountedFile]:
     """Return the counted files by name; none unless the partition of all rows is known for every file."""
     if sum(file.size_bytes for file in to_load) < _FOOTERS_FILE_BYTES_MIN * len(to_load):
         return {}
@@ -171,7 +171,7 @@ def _counted(to_load: Sequence[InputFile], target: WriteTarget, columns: Columns
 
 
 def _partition_of(
-    file: InputFile, own_columns: Collection[str], target: WriteTarget, columns: Columns
+    file: InputFile, own_columns: Collection[str], target: WriteTarget, columns: ColumnRoles
 ) -> TopicPartition | None:
     """Return the partition that all rows of a file go to; None if it is not known.
 

@@ -57,7 +57,7 @@ class Task(Protocol):
         """The number in the plan of the task that must be committed before this one; None if there is none."""
 
 
-class Piece(Protocol):
+class TaskPiece(Protocol):
     """A part of a task."""
 
     @property
@@ -69,7 +69,7 @@ class Piece(Protocol):
         """The bytes of log in the piece, about."""
 
 
-PieceT = TypeVar("PieceT", bound=Piece)
+PieceT = TypeVar("PieceT", bound=TaskPiece)
 
 
 @dataclass(frozen=True)

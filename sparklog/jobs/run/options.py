@@ -1,9 +1,9 @@
 """Declares the arguments that every job takes, once for callers of Python, the terminal and the workers.
 
-`takes` adds declared options to the signature and the docstring of a function, and `sparklog.cli.commands.declared`
-makes options of the terminal from the same declarations. A job carries its `JobOptions`, so that a task has them
-wherever it runs. An option of all jobs is a line of `JobArguments` and a field of `JobOptions`; an option of all jobs
-that read logs belongs into `sparklog.topic.selection`.
+`with_options` adds declared options to the signature and the docstring of a function, and
+`sparklog.cli.commands.declared` makes options of the terminal from the same declarations. A job carries its
+`JobOptions`, so that a task has them wherever it runs. An option of all jobs is a line of `JobArguments` and a field of
+`JobOptions`; an option of all jobs that read logs belongs into `sparklog.topic.selection`.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from sparklog.jobs.run.job import Watch
 from sparklog.log.properties import Option, option, options_of
 from sparklog.topic.selection import SelectionArguments
 
-P = ParamSpec("P")
-R = TypeVar("R")
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
 
 TASK_BYTES: Final = 1 << 28
 _WIDTH: Final = 116
@@ -93,18 +93,18 @@ class LogJobOptions(JobOptions):
     )
 
 
-def takes(*declaring: type) -> Callable[[Callable[P, R]], Callable[P, R]]:
+def with_options(*declaring: type) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
     """Replace ``**shared`` in the signature of a function by declared options, and add them to its docstring."""
     options = {name: each for one in declaring for name, each in options_of(one).items()}
 
-    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+    def decorate(function: Callable[_P, _R]) -> Callable[_P, _R]:
         own = inspect.signature(function)
         named = [each for each in own.parameters.values() if each.kind is not each.VAR_KEYWORD]
         shared = [inspect.Parameter(n, inspect.Parameter.KEYWORD_ONLY, default=o.default) for n, o in options.items()]
         whole = own.replace(parameters=[*named, *shared])
 
         @wraps(function)
-        def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        def call(*args: _P.args, **kwargs: _P.kwargs) -> _R:
             # Undeclared keywords are refused, as by any function.
             whole.bind(*args, **kwargs)
             return function(*args, **kwargs)

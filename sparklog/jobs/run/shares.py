@@ -37,7 +37,7 @@ def _bytes_of_last(log_bytes: Sequence[int], bytes_max: int, workers: int) -> in
     return max(taken)
 
 
-def grouped(log_bytes: Sequence[int], task_bytes: int, workers: int) -> list[slice]:
+def task_slices(log_bytes: Sequence[int], task_bytes: int, workers: int) -> list[slice]:
     """Return which consecutive pieces of the work each task does, so that tasks have about equal bytes of log.
 
     Returns

@@ -16,7 +16,7 @@ from crc32c import crc32c
 from sparklog.errors import InvalidOptionError, OutputNameError
 from sparklog.jobs.files.formats import format_of_file
 from sparklog.jobs.files.seekable import SeekableFile
-from sparklog.jobs.ledger import Entry, Ledger, Moved, MovedFile
+from sparklog.jobs.ledger import Ledger, LedgerEntry, Moved, MovedFile
 from sparklog.jobs.targets.outputs import DEAD_LETTER, FileName, parse_file_name
 from sparklog.jobs.targets.targets import FOLDER_OF_JOBS, MovedLast, TableFolder, TableShape
 from sparklog.log.files import TopicPartition
@@ -67,7 +67,7 @@ def adopt_files(target: TableFolder, table: TableShape, run: str, now_ms: int) -
         ledger = target.ledger()
         unknown = _unknown_files(target, target.moved(table))
         if unknown:
-            entries: list[Entry] = [] if ledger.settings else [table.settings]
+            entries: list[LedgerEntry] = [] if ledger.settings else [table.settings]
             target.tell([*entries, *_adopted(target, ledger, unknown)], "adopt", run, now_ms)
 
 

@@ -31,7 +31,7 @@ NO_TIME: Final = "__HIVE_DEFAULT_PARTITION__"
 """The date of records without a timestamp, or with one after the year 9999; Hive's name for null."""
 DEAD_LETTER: Final = "_dead_letter"
 """The folder of records that were not decoded. Spark and Arrow skip it; a pattern must avoid it: ``topic=*/**``."""
-BUFFERED_BYTES_MAX: Final = 1 << 28
+OUTPUT_BYTES_MAX: Final = 1 << 28
 """The bytes of rows that a task buffers, for all files that it writes to together."""
 OPEN_FILES_MAX: Final = 256
 """The number of files that a task writes to at a time; with times in no order, each stays open for a while."""
@@ -120,7 +120,7 @@ class Outputs:
             self._open[folder] = output
             wanted = rows.select(self._layout.schema.names)
             output.append(wanted if wanted.schema == self._layout.schema else wanted.cast(self._layout.schema))
-        while sum(each.buffered_bytes for each in self._open.values()) > BUFFERED_BYTES_MAX:
+        while sum(each.buffered_bytes for each in self._open.values()) > OUTPUT_BYTES_MAX:
             max(self._open.values(), key=lambda each: each.buffered_bytes).flush()
 
     def finish(self) -> tuple[MovedFile, ...]:

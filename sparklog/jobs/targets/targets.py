@@ -15,8 +15,8 @@ import pyarrow as pa
 
 from sparklog.errors import CommitError, InvalidOptionError, LockedError, OutputNameError, SeglogError, StorageError
 from sparklog.jobs.ledger import (
-    Entry,
     Ledger,
+    LedgerEntry,
     Moved,
     MovedFile,
     Settings,
@@ -212,7 +212,7 @@ class TableFolder(FolderTarget):
             if file.staged not in staged:
                 raise CommitError(f"{self.staged_path(file.staged)} is gone, which a task has staged; nothing is moved")
         number = next_number(storage, self.ledger_path)
-        entries: list[Entry] = [*moved] if number else [table.settings, *moved]
+        entries: list[LedgerEntry] = [*moved] if number else [table.settings, *moved]
         storage.open_for_append(own_path(self.path, UNFINISHED)).close()
         # Tasks have synced the files' contents; this syncs their names.
         storage.sync_folder(self._folder)
@@ -220,7 +220,7 @@ class TableFolder(FolderTarget):
         for error in self._put_in_place(files)[:1]:
             raise error
 
-    def tell(self, entries: Sequence[Entry], job: str, run: str, now_ms: int) -> None:
+    def tell(self, entries: Sequence[LedgerEntry], job: str, run: str, now_ms: int) -> None:
         """Record in the ledger files that are in place already; the target is held."""
         self._decide(encode_commit(next_number(self.writable, self.ledger_path), job, run, now_ms, entries))
 

@@ -18,12 +18,12 @@ import numpy as np
 from crc32c import crc32c
 
 from sparklog.record.format import legacy, v2
-from sparklog.record.format.headers import TABLE, TABLE_FIELDS, BatchHeaders
+from sparklog.record.format.headers import HEADERS_DTYPE, TABLE_FIELDS, BatchHeaders
 
 OVERHEAD_BYTES: Final = 12
 """The bytes of offset and size, which come before the bytes that the size counts."""
 
-PREFIX_BYTES: Final = 17
+BATCH_PREFIX_BYTES: Final = 17
 """The bytes needed to recognise a batch: offset, size and, last, the magic."""
 
 HEADER_BYTES_MAX: Final = v2.HEADER_BYTES
@@ -36,7 +36,7 @@ _MODERN_SIZE_MIN: Final = v2.HEADER_BYTES - OVERHEAD_BYTES
 _INT64 = struct.Struct(">q")
 _INT32 = struct.Struct(">i")
 _ROW = struct.Struct(f"={TABLE_FIELDS}q")
-assert _ROW.size == TABLE.itemsize
+assert _ROW.size == HEADERS_DTYPE.itemsize
 _LAYOUTS = {0: legacy.HEADER_V0, 1: legacy.HEADER_V1, 2: v2.HEADER}
 _BATCH_BYTES_MIN = (*legacy.MESSAGE_BYTES_MIN.values(), v2.HEADER_BYTES)
 
@@ -77,7 +77,7 @@ def scan_headers(buffer: memoryview | bytes, origin: int = 0, *, batches_max: in
             break
         capacity *= 4
     numbers = tables[0] if len(tables) == 1 else np.concatenate(tables)
-    return _ended(numbers.reshape(-1).view(TABLE), view, origin, position)
+    return _ended(numbers.reshape(-1).view(HEADERS_DTYPE), view, origin, position)
 
 
 def scan_pieces(buffer: memoryview, origin: int) -> Iterator[tuple[memoryview, BatchHeaders]]:
@@ -109,24 +109,24 @@ def first_header(buffer: memoryview | bytes, origin: int = 0) -> BatchHeaders:
         the position of its end, may be past the buffer.
     """
     view = memoryview(buffer)
-    magic = view[16] if len(view) >= PREFIX_BYTES else 3
+    magic = view[16] if len(view) >= BATCH_PREFIX_BYTES else 3
     layout = _LAYOUTS.get(magic)
     if layout is None or len(view) < layout.itemsize:
-        return _ended(np.zeros(0, dtype=TABLE), view, origin, 0)
+        return _ended(np.zeros(0, dtype=HEADERS_DTYPE), view, origin, 0)
     batch_bytes = _batch_bytes(view, 0)
     fields = _modern_fields(view) if magic == 2 else _legacy_fields(view, layout)
     # Nearly all headers are sound ones of magic 2. Only the others are read again, to find their fault.
     if magic < 2 or fields is None:
         fault = _size_fault(view, 0) or _header_fault(view, 0)
         if fault or fields is None:
-            return BatchHeaders(np.zeros(0, dtype=TABLE), origin, 0, batch_bytes, fault)
+            return BatchHeaders(np.zeros(0, dtype=HEADERS_DTYPE), origin, 0, batch_bytes, fault)
     # A size near the largest of 32 bits exceeds them once `OVERHEAD_BYTES` are added.
-    table = np.frombuffer(bytearray(_ROW.pack(origin, batch_bytes, magic, *fields, 0)), dtype=TABLE)
+    table = np.frombuffer(bytearray(_ROW.pack(origin, batch_bytes, magic, *fields, 0)), dtype=HEADERS_DTYPE)
     return _ended(table, view, origin, batch_bytes)
 
 
 def _modern_fields(view: memoryview) -> tuple[int, ...] | None:
-    """Return the fields of the header of a batch of magic 2, in the order of `TABLE` from ``attributes`` on.
+    """Return the fields of the header of a batch of magic 2, in the order of `HEADERS_DTYPE` from ``attributes`` on.
 
     None if it has a fault: `_size_fault` or `_header_fault` returns which.
     """
@@ -189,7 +189,7 @@ def _size_fault(view: memoryview, position: int) -> str | None:
     """Return why no batch can have the size or magic at a position; None if one can, or they are not all there."""
     if not _batch_bytes(view, position):
         return f"batch size {_INT32.unpack_from(view, position + 8)[0]} is less than any batch's"
-    if position + PREFIX_BYTES > len(view):
+    if position + BATCH_PREFIX_BYTES > len(view):
         return None
     magic = view[position + 16]
     if magic > 2:
@@ -219,7 +219,7 @@ def _header_fault(view: memoryview, position: int) -> str | None:
 
 def checksum_fault(batch: memoryview) -> str | None:
     """Return the fault of the checksum of one whole batch of any magic; None if it is right."""
-    if len(batch) < PREFIX_BYTES or batch[16] > 2:
+    if len(batch) < BATCH_PREFIX_BYTES or batch[16] > 2:
         return "not a batch"
     name, found, said = "CRC-32C", 0, int.from_bytes(batch[17:21], "big")
     if batch[16] == 2:

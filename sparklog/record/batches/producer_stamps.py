@@ -34,7 +34,7 @@ _ID: Final = struct.Struct(">q")
 _NOBODY: Final = crc32c(PRODUCER.pack(-1, -1, -1))
 _ALL_BITS: Final = 0xFFFFFFFF
 
-Column = np.ndarray[Any, np.dtype[Any]]
+_Column = np.ndarray[Any, np.dtype[Any]]
 Checksums = np.ndarray[Any, np.dtype[np.uint32]]
 
 
@@ -53,7 +53,7 @@ def stamp_in_memory(data: bytearray, start: int, end: int, stamp: bytes) -> None
     CRC.pack_into(data, start + CRC_AT, crc)
 
 
-def checksums_with(stamps: list[bytes], crcs: Column, batch_bytes: Column) -> list[int]:
+def checksums_with(stamps: list[bytes], crcs: _Column, batch_bytes: _Column) -> list[int]:
     """Return the checksums of batches with stamps (packed by `PRODUCER`), from those without a producer.
 
     Parameters
@@ -76,14 +76,14 @@ def producer_id_elsewhere(producer_id: int, source: str) -> int:
     return FIRST_OWN_PRODUCER_ID + (int.from_bytes(digest) >> 2)
 
 
-def replace_producer_ids(data: Column, table: Column, source: str) -> None:
+def replace_producer_ids(data: _Column, table: _Column, source: str) -> None:
     """Replace the producer ids of batches with `producer_id_elsewhere`; epochs and sequence numbers stay.
 
     Parameters
     ----------
     data : uint8 array, shape (n_bytes,)
         The batches; ids and checksums are written.
-    table : structured array of `sparklog.record.format.headers.TABLE`, length n_batches
+    table : structured array of `sparklog.record.format.headers.HEADERS_DTYPE`, length n_batches
         Their headers, with positions in ``data``; ids and checksums are changed here too.
     source : str
         A name of the logs that the producers' ids come from.
@@ -105,7 +105,7 @@ def replace_producer_ids(data: Column, table: Column, source: str) -> None:
     data[id_bytes] = table["producer_id"][rows].astype(">i8").view(np.uint8).reshape(-1, _ID.size)
 
 
-def _moved(checksums: Checksums, distances: Column) -> Checksums:
+def _moved(checksums: Checksums, distances: _Column) -> Checksums:
     """Move each checksum, begun at 0, over as many zero bytes as its distance."""
     for bit in range(int(distances.max(initial=0)).bit_length()):
         is_chosen = distances >> bit & 1 != 0

@@ -13,8 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from sparklog.record.format.headers import Column
-from sparklog.record.format.streams import Octets
+from sparklog.record.format.streams import Int64s, Octets
 
 STAMP: Final = struct.Struct(">qii")
 """Base offset, size and leader epoch: the beginning of a batch of magic 2."""
@@ -23,7 +22,7 @@ _LEADER_EPOCH_AT: Final = 12
 
 
 def stamp_batches(
-    octets: Octets, starts: Column, magics: Column, base_offsets: Column, last_offsets: Column, leader_epoch: int
+    octets: Octets, starts: Int64s, magics: Int64s, base_offsets: Int64s, last_offsets: Int64s, leader_epoch: int
 ) -> None:
     """Write offsets and a leader epoch into batches.
 
@@ -43,6 +42,6 @@ def stamp_batches(
     octets[starts[is_modern, None] + np.arange(_LEADER_EPOCH_AT, _LEADER_EPOCH_AT + len(epoch))] = epoch
 
 
-def fixes_offsets(magic: int | Column, codec_id: int | Column) -> bool | np.ndarray[Any, np.dtype[np.bool_]]:
+def fixes_offsets(magic: int | Int64s, codec_id: int | Int64s) -> bool | np.ndarray[Any, np.dtype[np.bool_]]:
     """Return which batches cannot get other offsets: wrappers of magic 0, whose messages have absolute ones."""
     return (magic == 0) & (codec_id != 0)

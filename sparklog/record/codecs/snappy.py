@@ -15,7 +15,7 @@ import cramjam
 import snappy
 
 from sparklog.record.codecs.table import SNAPPY_BLOCK_BYTES, TARGET_TOO_SMALL, Functions, above_limit
-from sparklog.record.format.streams import XERIAL_MAGIC, XERIAL_START, snappy_blocks
+from sparklog.record.format.streams import XERIAL_MAGIC, XERIAL_START, snappy_stream_blocks
 
 _INT32 = struct.Struct(">i")
 _HEADER = XERIAL_START.pack(XERIAL_MAGIC, 1, 1)
@@ -24,7 +24,7 @@ _RATIO_MAX: Final = 64
 
 def _decompress_into(data: memoryview, target: memoryview, limit_bytes: int) -> int:
     filled_bytes = 0
-    for block in snappy_blocks(data):
+    for block in snappy_stream_blocks(data):
         claimed = _claimed(block, filled_bytes, limit_bytes)
         end = filled_bytes + claimed
         if end > len(target):
@@ -37,7 +37,7 @@ def _decompress_into(data: memoryview, target: memoryview, limit_bytes: int) -> 
 
 def _decompress(data: memoryview, limit_bytes: int) -> bytes | bytearray:
     claimed = 0
-    blocks = snappy_blocks(data)
+    blocks = snappy_stream_blocks(data)
     for block in blocks:
         claimed += _claimed(block, claimed, limit_bytes)
     if len(blocks) == 1:

@@ -101,7 +101,7 @@ class _StringMemory:
         return pa.Array.from_buffers(kind, count, [validity, self._numbers.take(self._place, count + 1), data])
 
 
-class Columns:
+class ColumnBuffers:
     """The columns that a kernel fills; only the wanted ones have memory.
 
     Attributes
@@ -136,7 +136,7 @@ class Columns:
                     headers_max, bytes_max, _Numbers(np.int32, count=headers_max + 1), 0
                 )
         self._batches = _ArrowMemory(np.int32, rows_max)
-        self._pieces: list[tuple[int, Piece]] = []
+        self._pieces: list[tuple[int, BatchPiece]] = []
         self.output = kernels.Output(
             offsets[:rows_max],
             timestamps[:rows_max],
@@ -145,11 +145,11 @@ class Columns:
             *(self._strings[name].strings if name in self._strings else _NOTHING for name in _STRINGS),
         )
 
-    def begin(self, piece: Piece, row: int) -> None:
+    def begin(self, piece: BatchPiece, row: int) -> None:
         """Note that the records from a row on belong to another piece, and their batches to its table of headers."""
         self._pieces.append((row, piece))
 
-    def take(self, count: int) -> Rows:
+    def take(self, count: int) -> DecodedRecords:
         """Return the first ``count`` rows; the object must not be used afterwards."""
         strings: dict[str, pa.Array] = {}
         for name in ("key", "value"):
@@ -159,7 +159,7 @@ class Columns:
             strings["headers"] = self._take_headers(count)
         offsets = pa.Array.from_buffers(pa.int64(), count, [None, self._numbers.take(0, count)])
         timestamps = pa.Array.from_buffers(_TIMESTAMP, count, [None, self._numbers.take(1, count)])
-        return Rows(self._take_runs(count), offsets, timestamps, strings)
+        return DecodedRecords(self._take_runs(count), offsets, timestamps, strings)
 
     def _take_runs(self, count: int) -> list[_Run]:
         rows = [row for row, _ in self._pieces]
@@ -189,7 +189,7 @@ class Columns:
 
 
 @dataclass(frozen=True)
-class Piece:
+class BatchPiece:
     """Batches that are decoded together.
 
     Attributes
@@ -236,7 +236,7 @@ def _java_text(name: bytes) -> str:
 class _Run:
     """Consecutive records of one piece; ``batches`` has the row of each record's batch in its table, ascending."""
 
-    piece: Piece
+    piece: BatchPiece
     batches: Integers
 
     def of_batch(self, number: Callable[[BatchHeaders], np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]:
@@ -250,7 +250,7 @@ class _Run:
 
 
 @dataclass(frozen=True)
-class Rows:
+class DecodedRecords:
     """Decoded records.
 
     Attributes
@@ -295,19 +295,19 @@ def _one_timestamp_type(timestamp_type: int) -> pa.Array:
     return _fixed(np.full(ROWS_MAX, timestamp_type, dtype=np.int32), pa.int32())
 
 
-def _timestamp_types(rows: Rows) -> pa.Array:
+def _timestamp_types(rows: DecodedRecords) -> pa.Array:
     if rows.timestamp_type is not None:
         return _one_timestamp_type(rows.timestamp_type).slice(0, len(rows))
     return _fixed(rows.of_batch(lambda headers: headers.timestamp_types.astype(np.int32)), pa.int32())
 
 
-def _sequences(rows: Rows) -> pa.Array:
+def _sequences(rows: DecodedRecords) -> pa.Array:
     base = rows.of_batch(lambda headers: headers.column("base_sequence"))
     delta = numbers_of(rows.offsets) - rows.of_batch(lambda headers: headers.column("base_offset"))
     return _fixed(np.where(base < 0, -1, (base + delta) & v2.SEQUENCE_MAX).astype(np.int32), pa.int32())
 
 
-def _of_batch(name: str) -> Callable[[Rows], pa.Array]:
+def _of_batch(name: str) -> Callable[[DecodedRecords], pa.Array]:
     """Return the builder of a column whose value is the same for all records of a batch."""
     kind = RECORD_SCHEMA.field(name).type
     numbers = np.dtype(str(kind))
@@ -316,7 +316,7 @@ def _of_batch(name: str) -> Callable[[Rows], pa.Array]:
 
 _WANTED_BITS: Final = {"key": kernels.KEYS, "value": kernels.VALUES, "headers": kernels.HEADERS}
 _TIMESTAMP: Final = RECORD_SCHEMA.field("timestamp").type
-_BUILDERS: Final[dict[str, Callable[[Rows], pa.Array]]] = {
+_BUILDERS: Final[dict[str, Callable[[DecodedRecords], pa.Array]]] = {
     "offset": lambda rows: rows.offsets,
     "timestamp": lambda rows: rows.timestamps,
     "timestampType": _timestamp_types,

@@ -22,16 +22,17 @@ from sparklog.record.decode.arrow import (
     BYTES_WITHOUT_END,
     RECORD_HEADERS_MAX,
     ROWS_MAX,
-    Columns,
-    Piece,
-    Rows,
+    BatchPiece,
+    ColumnBuffers,
+    DecodedRecords,
     wanted_bits,
 )
 from sparklog.record.decode.steps import Step, failure_of, runs, sound_rows, steps
 from sparklog.record.format import v2
 from sparklog.record.format.headers import BatchHeaders
 from sparklog.record.format.limits import DECOMPRESSED_BYTES_MAX
-from sparklog.record.format.schema import OFFSET_MAX, RECORD_COLUMNS, RECORD_SCHEMA, selector
+from sparklog.record.format.schema import RECORD_COLUMNS, RECORD_SCHEMA, selector
+from sparklog.record.format.v2 import OFFSET_MAX
 from sparklog.record.kernels import legacy as kernels_legacy
 from sparklog.record.kernels import scan as kernels
 from sparklog.record.kernels import v2 as kernels_v2
@@ -132,7 +133,7 @@ def decode_batches(
     next batch begins below it, Kafka's consumer returns one of the two and skips the other, depending on its fetches;
     here the second batch is an error.
     """
-    decoder = Decoder(
+    decoder = BatchDecoder(
         columns,
         start_offset=start_offset,
         end_offset=end_offset,
@@ -177,7 +178,7 @@ def _timestamp_type(batches: int, oldest: int, attributes: int, different: int) 
     return None if different & v2.LOG_APPEND_TIME else int(attributes & v2.LOG_APPEND_TIME != 0)
 
 
-class Decoder:
+class BatchDecoder:
     """Decodes the batches of a log piece by piece; its parameters are as for `decode_batches`, which decodes one piece.
 
     Making columns takes as long as decoding hundreds of records. So if a piece ends before its buffer does, its rows
@@ -201,7 +202,7 @@ class Decoder:
         self._cursor = np.zeros(kernels.CURSOR_FIELDS, dtype=np.int64)
         self._cursor[kernels.LAST_OFFSET_DONE] = -1
         self._cursor[kernels.EXCESS_END] = OFFSET_MAX if reaches_log_end else end_offset
-        self._columns: Columns | None = None
+        self._columns: ColumnBuffers | None = None
         self._record_headers_max = 0
 
     def decode(self, buffer: memoryview, headers: BatchHeaders) -> Iterator[pa.RecordBatch]:
@@ -213,7 +214,7 @@ class Decoder:
         # The kernels write the base offsets of wrappers into the table, which belongs to the caller.
         headers = replace(headers, table=headers.table.copy()) if wrappers else headers
         timestamp_type = _timestamp_type(len(headers), oldest, attributes, different)
-        self._piece = Piece(headers, timestamp_type)
+        self._piece = BatchPiece(headers, timestamp_type)
         self._growth = _growth(buffer, headers, self._offsets[1])
         if self._columns is not None:
             self._columns.begin(self._piece, int(self._cursor[kernels.ROWS]))
@@ -273,7 +274,7 @@ class Decoder:
             else:
                 raise failure_of(step, headers, int(cursor[kernels.BATCH]), status)
 
-    def _empty_columns(self, record_bytes: int = 1, record_headers_max: int = 0) -> Columns:
+    def _empty_columns(self, record_bytes: int = 1, record_headers_max: int = 0) -> ColumnBuffers:
         """Make columns for the remaining batches, up to the limits, with room for at least one record."""
         bytes_max = max(self._limits.output_bytes_max, record_bytes) if wanted_bits(self._names) else BYTES_WITHOUT_END
         rows, size_bytes = kernels.capacity(
@@ -281,7 +282,7 @@ class Decoder:
         )
         rows, size_bytes = min(rows * self._growth, ROWS_MAX), min(size_bytes * self._growth, bytes_max)
         record_headers_max = max(record_headers_max, self._record_headers_max)
-        columns = Columns(self._names, max(rows, 1), max(size_bytes, record_bytes), record_headers_max)
+        columns = ColumnBuffers(self._names, max(rows, 1), max(size_bytes, record_bytes), record_headers_max)
         columns.begin(self._piece, 0)
         return columns
 
@@ -293,7 +294,7 @@ class Decoder:
         if columns is not None and rows:
             yield self._batch(columns.take(rows))
 
-    def _batch(self, rows: Rows) -> pa.RecordBatch:
+    def _batch(self, rows: DecodedRecords) -> pa.RecordBatch:
         if not self._names:
             return pa.RecordBatch.from_struct_array(pa.StructArray.from_buffers(pa.struct([]), len(rows), [None]))
         return pa.RecordBatch.from_arrays([rows.column(name) for name in self._names], schema=self._schema)

@@ -22,7 +22,7 @@ from sparklog.record.codecs.table import CODEC_IDS, compressed_bytes_max, compre
 from sparklog.record.encode.intake import NO_TIMESTAMP, refuse_twice, take_headers, take_text, time_numbers
 from sparklog.record.format import v2
 from sparklog.record.format.arrays import filled, numbers_of
-from sparklog.record.format.headers import CRC, TABLE, TABLE_FIELDS, BatchHeaders
+from sparklog.record.format.headers import CRC, HEADERS_DTYPE, TABLE_FIELDS, BatchHeaders
 from sparklog.record.format.limits import DECOMPRESSED_BYTES_MAX
 from sparklog.record.format.streams import Int64s, Octets
 from sparklog.record.kernels import encode as kernels
@@ -86,7 +86,7 @@ class EncodedBatches:
 
 
 @dataclass(frozen=True)
-class Fields:
+class RecordFields:
     """Records to write, in the form that the kernels take."""
 
     records: Int64s
@@ -99,9 +99,9 @@ class Fields:
     def __len__(self) -> int:
         return int(self.records.shape[1])
 
-    def rows(self, start: int, end: int) -> Fields:
+    def rows(self, start: int, end: int) -> RecordFields:
         chosen = np.ascontiguousarray(self.records[:, start:end])
-        return Fields(chosen, self.headers, self.keys, self.values, self.names, self.contents)
+        return RecordFields(chosen, self.headers, self.keys, self.values, self.names, self.contents)
 
 
 def encode_batches(columns: pa.RecordBatch, settings: BatchSettings, base_offset: int = 0) -> EncodedBatches:
@@ -185,11 +185,11 @@ def _sealed(table: Int64s, data: memoryview, settings: BatchSettings, base_offse
     )
     if not checksums.IN_KERNELS:
         numbers[:, CRC] = checksums.write_missing(data, table[:, kernels.START], table[:, kernels.END])
-    return EncodedBatches(data, BatchHeaders(numbers.reshape(-1).view(TABLE), 0, len(data)))
+    return EncodedBatches(data, BatchHeaders(numbers.reshape(-1).view(HEADERS_DTYPE), 0, len(data)))
 
 
 def _compressed(
-    fields: Fields, settings: BatchSettings, row_ends: Int64s, first_row: int = 0
+    fields: RecordFields, settings: BatchSettings, row_ends: Int64s, first_row: int = 0
 ) -> tuple[Int64s, memoryview]:
     """Encode rows as batches, and leave the bytes of their headers free.
 
@@ -262,7 +262,7 @@ def _refuse_unreadable(cuts: Int64s, sizes: list[int], settings: BatchSettings, 
 
 
 def _halved(
-    fields: Fields, table: Int64s, out: memoryview, settings: BatchSettings, first_row: int
+    fields: RecordFields, table: Int64s, out: memoryview, settings: BatchSettings, first_row: int
 ) -> tuple[Int64s, memoryview]:
     """Split each batch that is too long, and encode it again as two batches; see `_compressed`."""
     tables, pieces, filled_bytes = [], [], 0
@@ -312,7 +312,7 @@ class _ThreadMemory(threading.local):
 _of_thread = _ThreadMemory()
 
 
-def _written(fields: Fields, row_ends: Int64s, records_bytes_max: int) -> tuple[Int64s, list[int], Octets]:
+def _written(fields: RecordFields, row_ends: Int64s, records_bytes_max: int) -> tuple[Int64s, list[int], Octets]:
     """Cut records into batches and write them.
 
     Returns
@@ -338,7 +338,7 @@ def _written(fields: Fields, row_ends: Int64s, records_bytes_max: int) -> tuple[
     return cuts, sizes, out
 
 
-def fields_of(columns: pa.RecordBatch) -> Fields:
+def fields_of(columns: pa.RecordBatch) -> RecordFields:
     """Turn the columns into the tables that the kernels take."""
     refuse_twice(columns.schema)
     named = dict(zip(columns.schema.names, columns.columns, strict=True))
@@ -360,7 +360,7 @@ def fields_of(columns: pa.RecordBatch) -> Fields:
         headers, header_names, contents = _take_headers_apart(named["headers"], records)
     else:
         records[kernels.FIRST_HEADER : kernels.END_HEADER + 1] = 0
-    return Fields(records, headers, keys, values, header_names, contents)
+    return RecordFields(records, headers, keys, values, header_names, contents)
 
 
 def _take_apart(column: pa.Array, name: str, table: Int64s, row: int) -> Octets:

@@ -24,7 +24,7 @@ _RECORD: Final = struct.Struct(">bbbbbhhbhib")
 _RECORD_LENGTH: Final = _RECORD.size - 1
 
 
-class EndMarker(NamedTuple):
+class MarkerBatch(NamedTuple):
     """The end of a producer's transaction in one log.
 
     Attributes
@@ -40,7 +40,7 @@ class EndMarker(NamedTuple):
     base_offset: int = 0
 
 
-def encode_end_markers(markers: Sequence[EndMarker], timestamp: int) -> EncodedBatches:
+def encode_end_markers(markers: Sequence[MarkerBatch], timestamp: int) -> EncodedBatches:
     """Encode a batch for each marker; ``timestamp`` is in ms since the epoch."""
     data = bytearray()
     for marker in markers:
@@ -53,7 +53,7 @@ def encode_end_markers(markers: Sequence[EndMarker], timestamp: int) -> EncodedB
     return EncodedBatches(view, scan_headers(view))
 
 
-def _record(marker: EndMarker) -> bytes:
+def _record(marker: MarkerBatch) -> bytes:
     # Numbers of variable length are zigzag: each of these is one byte, twice its value.
     kind = v2.ABORT if marker.is_abort else v2.COMMIT
     return _RECORD.pack(2 * _RECORD_LENGTH, 0, 0, 0, 2 * 4, 0, kind, 2 * 6, 0, marker.coordinator_epoch, 0)

@@ -29,7 +29,7 @@ from sparklog.errors import InvalidOptionError
 from sparklog.record.format.arrays import array_of, filled, numbers_of
 from sparklog.record.format.schema import HEADERS_TYPE
 
-RECORD_COLUMNS: Final = ("key", "value", "headers", "timestamp")
+INPUT_COLUMNS: Final = ("key", "value", "headers", "timestamp")
 NO_TIMESTAMP: Final = -1
 
 _ARROW_BYTES_MAX: Final = (1 << 31) - 1
@@ -76,7 +76,7 @@ def take_records(given: Records) -> pa.RecordBatch:
         # A small table is in one piece, and taking columns from a batch costs less.
         rows = pieces[0]
     columns = dict(zip(there, rows.columns, strict=True))
-    names = [name for name in RECORD_COLUMNS if name in columns]
+    names = [name for name in INPUT_COLUMNS if name in columns]
     return pa.RecordBatch.from_arrays([_taken(columns[name], name) for name in names], names=names)
 
 
@@ -108,7 +108,7 @@ def refuse_twice(schema: pa.Schema) -> None:
     names = schema.names
     if len(set(names)) == len(names):
         return
-    for name in RECORD_COLUMNS:
+    for name in INPUT_COLUMNS:
         types = [str(schema.field(n).type) for n in schema.get_all_field_indices(name)]
         if len(types) > 1:
             raise InvalidOptionError(

@@ -17,7 +17,7 @@ import pyarrow as pa
 from sparklog.errors import InvalidOptionError, RecordTooLargeError
 from sparklog.record.batches.framing import scan_headers
 from sparklog.record.batches.wrappers import wrapper
-from sparklog.record.encode.batches import BatchSettings, EncodedBatches, Fields, fields_of
+from sparklog.record.encode.batches import BatchSettings, EncodedBatches, RecordFields, fields_of
 from sparklog.record.format import v2
 from sparklog.record.format.legacy import MESSAGE_BYTES_MIN
 from sparklog.record.format.streams import Int64s, Octets
@@ -60,7 +60,7 @@ def encode_messages(
     return _described(data, offsets[firsts]), np.cumsum([len(of_log) for of_log in wrappers]).tolist()
 
 
-def _refuse_headers(fields: Fields, settings: BatchSettings) -> None:
+def _refuse_headers(fields: RecordFields, settings: BatchSettings) -> None:
     has_headers = fields.records[rows_of.END_HEADER] > fields.records[rows_of.FIRST_HEADER]
     if has_headers.any():
         raise InvalidOptionError(
@@ -96,7 +96,7 @@ class _Encoder:
         The offsets of the encoded records.
     """
 
-    def __init__(self, fields: Fields, offsets: Int64s, settings: BatchSettings) -> None:
+    def __init__(self, fields: RecordFields, offsets: Int64s, settings: BatchSettings) -> None:
         self._fields, self._offsets, self._settings = fields, offsets, settings
         self._overhead_bytes = MESSAGE_BYTES_MIN[settings.magic]
         lengths = fields.records[[rows_of.KEY_LENGTH, rows_of.VALUE_LENGTH]]

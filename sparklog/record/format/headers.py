@@ -11,8 +11,9 @@ from typing import Any, Final
 import numpy as np
 
 from sparklog.record.format import v2
+from sparklog.record.format.streams import Int64s
 
-TABLE: Final = np.dtype(
+HEADERS_DTYPE: Final = np.dtype(
     [
         ("position", "i8"),
         ("batch_bytes", "i8"),
@@ -49,9 +50,7 @@ TABLE_FIELDS: Final = 15
     RECORD_COUNT,
     LOWEST_OFFSET,
 ) = range(TABLE_FIELDS)
-assert TABLE.itemsize == 8 * TABLE_FIELDS
-
-Column = np.ndarray[Any, np.dtype[np.int64]]
+assert HEADERS_DTYPE.itemsize == 8 * TABLE_FIELDS
 
 
 @dataclass(frozen=True)
@@ -60,7 +59,7 @@ class BatchHeaders:
 
     Attributes
     ----------
-    table : structured array of `TABLE`, length n_batches
+    table : structured array of `HEADERS_DTYPE`, length n_batches
         ``position`` is the position in the file. Fields that a format does not have are -1. A compressed wrapper of
         magic 0 or 1 has no base offset; the last offset stands for it, and the record count is -1. ``lowest_offset``
         is no field of a header: the batches before this one in the log allow no record of it below that; 0 if unknown.
@@ -94,16 +93,16 @@ class BatchHeaders:
         return BatchHeaders(self.table[chosen], self.origin, self.valid_bytes, self.next_batch_bytes, self.fault)
 
     @property
-    def numbers(self) -> Column:
+    def numbers(self) -> Int64s:
         """The table as int64, shape (n_batches, TABLE_FIELDS), for compiled code."""
         return self.table.view(np.int64).reshape(-1, TABLE_FIELDS)
 
-    def column(self, name: str) -> Column:
+    def column(self, name: str) -> Int64s:
         """Return one column of the table, int64, length n_batches."""
         return self.table[name]
 
     @property
-    def codec_ids(self) -> Column:
+    def codec_ids(self) -> Int64s:
         return self.table["attributes"] & v2.CODEC_MASK
 
     @property
@@ -121,7 +120,7 @@ class BatchHeaders:
         return chosen
 
     @property
-    def timestamp_types(self) -> Column:
+    def timestamp_types(self) -> Int64s:
         """The timestamp type of each batch: -1 none (magic 0), 0 create time, 1 log append time."""
         append_time = (self.table["attributes"] & v2.LOG_APPEND_TIME != 0).astype(np.int64)
         return np.where(self.table["magic"] == 0, -1, append_time)

@@ -10,8 +10,6 @@ import pyarrow as pa
 
 from sparklog.errors import InvalidOptionError
 
-OFFSET_MAX: Final = (1 << 63) - 1
-
 HEADERS_TYPE: Final = pa.list_(
     pa.field("element", pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
 )

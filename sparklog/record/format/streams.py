@@ -48,7 +48,7 @@ LZ4_SIZE_MASK: Final = LZ4_STORED - 1
 _BLOCK_BYTES = struct.Struct(">i")
 
 
-def snappy_blocks(data: memoryview) -> list[memoryview]:
+def snappy_stream_blocks(data: memoryview) -> list[memoryview]:
     """Return the blocks of snappy data: one raw block, or the blocks of consecutive streams of xerial's."""
     end = len(data)
     if end < XERIAL_START.size or XERIAL_START.unpack_from(data)[0] != XERIAL_MAGIC:

@@ -71,6 +71,7 @@ TRANSACTIONAL: Final = 0x10
 CONTROL: Final = 0x20
 DELETE_HORIZON: Final = 0x40
 
+OFFSET_MAX: Final = (1 << 63) - 1
 ABORT: Final = 0
 COMMIT: Final = 1
 SEQUENCE_MAX: Final = (1 << 31) - 1

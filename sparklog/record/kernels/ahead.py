@@ -29,7 +29,7 @@ READING: Final = (
 )
 """The kernels that a read of v2 batches needs, in the reverse order of their first use."""
 
-_PROGRAM: Final = "import sys; sys.path[:] = {path}; from sparklog.record.kernels.warm_up import load; load({names})"
+_PROGRAM: Final = "import sys; sys.path[:] = {path}; from sparklog.record.kernels.warm_up import warm; warm({names})"
 
 
 @functools.cache

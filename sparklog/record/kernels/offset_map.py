@@ -29,7 +29,7 @@ SLOT_BYTES: Final = 8 * SLOT_WORDS
 BLOCK_RECORDS: Final = 64
 """The number of keys whose slots are fetched into the processor's cache at a time; a block has two numbers for each."""
 
-OUTSIDE: Final = -1
+BAD_KEY: Final = -1
 
 # The rules for the records of a batch: keep all; the latest of each key, by the map; these without tombstones; none.
 KEEP_ALL, KEEP_LATEST, KEEP_LATEST_VALUES, KEEP_NONE = range(4)
@@ -238,16 +238,16 @@ def put_keys(octets, keys, lengths, offsets, start_offset, seed, slots, size, si
     Returns
     -------
     (rows, size)
-        The number of records done (if not all, the map was full for the next one), and the new size; rows is OUTSIDE if
+        The number of records done (if not all, the map was full for the next one), and the new size; rows is BAD_KEY if
         a key is outside the bytes.
     """
     slot_count, rows = np.int64(slots.shape[0] // SLOT_WORDS), np.int64(offsets.shape[0])
     if size_max >= slot_count or keys.shape[0] < rows or lengths.shape[0] < rows or block.shape[0] < 2 * BLOCK_RECORDS:
-        return np.int64(OUTSIDE), size
+        return np.int64(BAD_KEY), size
     for first in range(0, rows, BLOCK_RECORDS):
         end = min(first + BLOCK_RECORDS, rows)
         if not _hash_block(octets, keys, lengths, first, end, seed, slots, slot_count, block):
-            return np.int64(OUTSIDE), size
+            return np.int64(BAD_KEY), size
         for row in range(first, end):
             if lengths[row] >= 0 and offsets[row] >= start_offset:
                 if size >= size_max:

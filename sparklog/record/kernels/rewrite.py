@@ -57,7 +57,7 @@ COPY_FIELDS: Final = 7
 by the kernels, where its records are in the copy, their number, the latest of their timestamps, -1 for none, and the
 offset of the last, -1 for none."""
 
-SEAL_FIELDS: Final = 12
+REWRITTEN_SEAL_FIELDS: Final = 12
 (
     SEAL_START,
     SEAL_END,
@@ -71,7 +71,7 @@ SEAL_FIELDS: Final = 12
     SEAL_PRODUCER_EPOCH,
     SEAL_SEQUENCE,
     SEAL_COUNT,
-) = range(SEAL_FIELDS)
+) = range(REWRITTEN_SEAL_FIELDS)
 """Columns of the table of batches whose headers are written."""
 
 _COPY = types.boolean(BYTES, TABLE, NUMBERS, TABLE, BYTES, BYTES, types.int64, types.int64, TABLE_OUT, BYTES_OUT)
@@ -240,7 +240,7 @@ def seal_batches_anew(out, batches, with_crc):
     ----------
     out : uint8 array
         Written.
-    batches : int64 array, shape (n_batches, SEAL_FIELDS)
+    batches : int64 array, shape (n_batches, REWRITTEN_SEAL_FIELDS)
     with_crc : bool
         Whether to write checksums; if not, the caller writes them.
 

@@ -31,7 +31,7 @@ from sparklog.record.format.headers import (
     PRODUCER_ID,
     RECORD_COUNT,
 )
-from sparklog.record.format.v2 import CODEC_MASK, HEADER_BYTES
+from sparklog.record.format.v2 import CODEC_MASK, HEADER_BYTES, OFFSET_MAX
 from sparklog.record.kernels.compile import inlined, kernel
 from sparklog.record.kernels.crc import crc32, crc32c
 from sparklog.record.kernels.memory import (
@@ -92,7 +92,6 @@ REASONS: Final = {
     BEYOND_RANGE: "a record's offset is above the last offset of its batch, and past the range that is read",
 }
 
-OFFSET_MAX: Final = (1 << 63) - 1
 
 BATCH_BYTES_MIN: Final = 26
 """The size of the smallest batch of any magic: a message of magic 0 without key and value."""

@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple
 
 from numba import types
 
+from sparklog.record.format.v2 import OFFSET_MAX
 from sparklog.record.kernels.compile import inlined, kernel
 from sparklog.record.kernels.legacy import decode_span
 from sparklog.record.kernels.memory import item, set_item
@@ -20,7 +21,6 @@ from sparklog.record.kernels.scan import (
     CROWDED,
     LAST_OFFSET_DONE,
     NUMBERS_OUT,
-    OFFSET_MAX,
     OK,
     OUTPUT,
     TABLE,

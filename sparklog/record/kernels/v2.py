@@ -17,7 +17,7 @@ from sparklog.record.format.headers import (
     MAX_TIMESTAMP,
     RECORD_COUNT,
 )
-from sparklog.record.format.v2 import CRC_COVERS_FROM, HEADER_BYTES, LOG_APPEND_TIME, RECORD_BYTES_MIN
+from sparklog.record.format.v2 import CRC_COVERS_FROM, HEADER_BYTES, LOG_APPEND_TIME, OFFSET_MAX, RECORD_BYTES_MIN
 from sparklog.record.kernels.compile import apart, inlined, kernel, step
 from sparklog.record.kernels.crc import crc32c
 from sparklog.record.kernels.filter import FILTER, passes
@@ -38,7 +38,6 @@ from sparklog.record.kernels.scan import (
     KEYS,
     LAST_OFFSET_DONE,
     NEXT_RECORD,
-    OFFSET_MAX,
     OK,
     OUTSIDE,
     PREVIOUS_OFFSET,

@@ -23,7 +23,7 @@ from sparklog.record.kernels import (  # noqa: F401
 )
 from sparklog.record.kernels.compile import KERNELS, kernels_folder
 
-__all__ = ["kernel_count", "kernels_folder", "load", "load_kernels"]
+__all__ = ["kernel_count", "kernels_folder", "load_kernels", "warm"]
 
 
 def kernel_count() -> int:
@@ -31,7 +31,7 @@ def kernel_count() -> int:
     return len(KERNELS)
 
 
-def load(names: Iterable[str]) -> None:
+def warm(names: Iterable[str]) -> None:
     """Compile some kernels, in the order of the given names, unless they are compiled."""
     for name in names:
         KERNELS[name]()

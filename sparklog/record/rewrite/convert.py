@@ -233,7 +233,7 @@ def _to_batches(spans: RecordSpans, codec: str | None, level: int | None) -> lis
     batches, starts, ends = compressed(out, places, codec_ids, level)
     is_append_time = np.array([unit.timestamp_type == 1 for unit in units])
     latest = np.maximum(np.maximum.reduceat(table[:, TIMESTAMP], first), -1)
-    seals = np.full((len(units), sealing.SEAL_FIELDS), _NO_EPOCH, dtype=np.int64)
+    seals = np.full((len(units), sealing.REWRITTEN_SEAL_FIELDS), _NO_EPOCH, dtype=np.int64)
     seals[:, sealing.SEAL_START], seals[:, sealing.SEAL_END] = starts, ends
     seals[:, sealing.SEAL_ATTRIBUTES] = codec_ids | np.where(is_append_time, v2.LOG_APPEND_TIME, 0)
     seals[:, sealing.SEAL_OFFSET] = numbers[:, kernels.BASE_OFFSET]

@@ -51,7 +51,7 @@ def new_batches(spans: RecordSpans, changes: Changes, chosen: Int64s) -> list[me
     places = batches[:, [kernels.COPY_START, kernels.COPY_END]]
     out, starts, ends = compressed(copied, places, codec_ids, changes.level)
     is_kept = is_empty | (headers.timestamp_types == 1)
-    seals = np.empty((len(chosen), kernels.SEAL_FIELDS), dtype=np.int64)
+    seals = np.empty((len(chosen), kernels.REWRITTEN_SEAL_FIELDS), dtype=np.int64)
     seals[:, kernels.SEAL_START], seals[:, kernels.SEAL_END] = starts, ends
     seals[:, kernels.SEAL_ATTRIBUTES] = np.where(is_empty, attributes & ~v2.DELETE_HORIZON, attributes) | codec_ids
     seals[:, kernels.SEAL_DELTA] = headers.column("last_offset") - headers.column("base_offset")
@@ -70,7 +70,7 @@ def sealed(out: memoryview, seals: Int64s) -> list[memoryview]:
 
     Parameters
     ----------
-    seals : int64 array, shape (n_batches, kernels_rewrite.SEAL_FIELDS)
+    seals : int64 array, shape (n_batches, kernels_rewrite.REWRITTEN_SEAL_FIELDS)
     """
     if not kernels.seal_batches_anew(np.frombuffer(out, np.uint8), seals, checksums.IN_KERNELS):
         raise AssertionError("a batch was not where its records were written")

@@ -113,7 +113,7 @@ class OffsetMap:
                 octets, keys[done:], lengths[done:], offsets[done:], start_offset, self._seed, slots, self.size,
                 size_max, self._block,
             )  # fmt: skip
-            if rows == kernels_offset_map.OUTSIDE:
+            if rows == kernels_offset_map.BAD_KEY:
                 raise CorruptBatchError(_OUTSIDE_REASON)
             done += int(rows)
             if done == len(offsets) or len(slots) == self._slot_count * SLOT_WORDS:

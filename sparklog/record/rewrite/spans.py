@@ -13,7 +13,7 @@ from sparklog.record.decode.steps import Step, failure_of, runs, steps
 from sparklog.record.format.headers import BatchHeaders
 from sparklog.record.format.legacy import MESSAGE_BYTES_MIN
 from sparklog.record.format.streams import Int64s, Octets
-from sparklog.record.format.v2 import RECORD_BYTES_MIN
+from sparklog.record.format.v2 import OFFSET_MAX, RECORD_BYTES_MIN
 from sparklog.record.kernels import scan as kernels
 from sparklog.record.kernels import spans as kernels_spans
 from sparklog.record.kernels.spans import SPAN_FIELDS
@@ -22,7 +22,7 @@ _CHUNK_RECORDS: Final = 1 << 17
 
 
 @dataclass
-class Progress:
+class SpanProgress:
     """The progress of a read. Successive searches for spans share it, so that offsets ascend over all of them.
 
     Attributes
@@ -66,7 +66,7 @@ class RecordSpans:
 
 
 def record_spans(
-    buffer: memoryview, headers: BatchHeaders, *, limits: DecodeLimits = LIMITS, progress: Progress | None = None
+    buffer: memoryview, headers: BatchHeaders, *, limits: DecodeLimits = LIMITS, progress: SpanProgress | None = None
 ) -> Iterator[RecordSpans]:
     """Find the parts of all records of whole batches, including control batches.
 
@@ -78,7 +78,7 @@ def record_spans(
         The headers from `scan_headers` over the same buffer.
     limits : DecodeLimits
         The limits on a piece, ``chunk_bytes``, and on a batch.
-    progress : Progress, optional
+    progress : SpanProgress, optional
         The progress of the read that this is a part of; it is updated.
 
     Yields
@@ -92,7 +92,7 @@ def record_spans(
         See `sparklog.record.decode.columns.decode_batches`, which checks the same; all batches before the damaged one
         have been yielded by then.
     """
-    progress = Progress() if progress is None else progress
+    progress = SpanProgress() if progress is None else progress
     # The kernels write the base offsets of wrappers into the table, which belongs to the caller.
     headers = replace(headers, table=headers.table.copy())
     spanning = _Spanning(buffer, headers, progress)
@@ -122,12 +122,12 @@ def _pieces(headers: BatchHeaders, step: Step, chunk_bytes: int) -> Iterator[sli
 class _Spanning:
     """The state of one call of `record_spans`."""
 
-    def __init__(self, buffer: memoryview, headers: BatchHeaders, progress: Progress) -> None:
+    def __init__(self, buffer: memoryview, headers: BatchHeaders, progress: SpanProgress) -> None:
         self._buffer, self._headers, self._progress = buffer, headers, progress
         self._nothing = _no_columns()
         self._cursor = np.zeros(kernels.CURSOR_FIELDS, dtype=np.int64)
         self._cursor[kernels.LAST_OFFSET_DONE] = progress.next_offset - 1
-        self._cursor[kernels.EXCESS_END] = kernels.OFFSET_MAX
+        self._cursor[kernels.EXCESS_END] = OFFSET_MAX
         self._memory = np.empty(_CHUNK_RECORDS * SPAN_FIELDS, dtype=np.int64)
 
     def spans_of(self, step: Step, rows: slice) -> Iterator[RecordSpans]:

@@ -37,7 +37,7 @@ from sparklog.spark.options.values import (
     ValueForm,
     bound_of,
     parse_assignment,
-    parse_columns,
+    parse_column_names,
     parse_duration,
     parse_group,
     parse_offsets,
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("sparklog")
 
 
-BROKER_ONLY: Final = (
+BROKER_ONLY_OPTIONS: Final = (
     "kafkaConsumer.pollTimeoutMs",
     "fetchOffset.numRetries",
     "fetchOffset.retryIntervalMs",
@@ -299,7 +299,7 @@ class SeglogOptions:
     columns: tuple[str, ...] = option(
         "columns",
         (),
-        parser=parse_columns,
+        parser=parse_column_names,
         doc="Columns to read, with commas between; a schema given to Spark does the same.",
     )
     view: str = option(
@@ -347,7 +347,7 @@ class SeglogOptions:
         if "provider" in given:
             given = {name: text for name, text in given.items() if not _is_of_table(name)}
         _refuse_of_write(given)
-        names = [*declared_names(cls), *BROKER_ONLY, *ALIASES]
+        names = [*declared_names(cls), *BROKER_ONLY_OPTIONS, *ALIASES]
         known = {name.lower(): name for name in names}
         refuse_unknown((name for name in given if not name.startswith(KAFKA_PREFIX)), known, "", sorted(names))
         options = cls(**read_declared(cls, given))

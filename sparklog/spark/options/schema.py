@@ -42,7 +42,7 @@ CONNECTOR_COLUMNS: Final[dict[str, DataType]] = {
     "timestamp": TimestampType(),
     "timestampType": IntegerType(),
 }
-COLUMNS: Final[dict[str, DataType]] = {
+SPARK_COLUMNS: Final[dict[str, DataType]] = {
     **CONNECTOR_COLUMNS,
     HEADERS: _HEADERS_TYPE,
     "leader_epoch": IntegerType(),
@@ -62,7 +62,7 @@ _NULL_COLUMNS = ("key", "value", HEADERS)
 
 
 def source_schema(
-    columns: Sequence[str], *, include_headers: bool, types: Mapping[str, DataType] = COLUMNS
+    columns: Sequence[str], *, include_headers: bool, types: Mapping[str, DataType] = SPARK_COLUMNS
 ) -> StructType:
     """Return the schema of a read for which the user gives none.
 
@@ -82,9 +82,9 @@ def source_schema(
 def check_columns(names: Sequence[str]) -> Sequence[str]:
     """Return the names, if each is the name of a column and none is repeated."""
     for name in names:
-        if name not in COLUMNS:
-            folded = {column.lower(): column for column in COLUMNS}
-            hint = did_you_mean(name.lower(), folded, f"there are {', '.join(COLUMNS)}", cutoff=0.6)
+        if name not in SPARK_COLUMNS:
+            folded = {column.lower(): column for column in SPARK_COLUMNS}
+            hint = did_you_mean(name.lower(), folded, f"there are {', '.join(SPARK_COLUMNS)}", cutoff=0.6)
             raise InvalidOptionError(f"no column {name!r}: {hint}")
     if len(set(names)) < len(names):
         twice = next(name for name in names if list(names).count(name) > 1)
@@ -92,7 +92,7 @@ def check_columns(names: Sequence[str]) -> Sequence[str]:
     return names
 
 
-def check_schema(schema: StructType, types: Mapping[str, DataType] = COLUMNS) -> StructType:
+def check_schema(schema: StructType, types: Mapping[str, DataType] = SPARK_COLUMNS) -> StructType:
     """Return a user's schema if it has only known columns, in any order, with their types.
 
     Raises

@@ -198,7 +198,7 @@ def parse_duration(name: str, text: str) -> int:
 _UNIT_MS: Final = {"": 1, "ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
-def parse_columns(name: str, text: str) -> tuple[str, ...]:
+def parse_column_names(name: str, text: str) -> tuple[str, ...]:
     found = tuple(check_columns(parse_names(name, text)))
     if not found:
         raise InvalidOptionError(f"{name} names no column: {text!r}")

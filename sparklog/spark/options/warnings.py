@@ -6,7 +6,7 @@ import logging
 from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
-from sparklog.spark.options.read import ALIASES, BROKER_ONLY, KAFKA_PREFIX, PRECEDENCE
+from sparklog.spark.options.read import ALIASES, BROKER_ONLY_OPTIONS, KAFKA_PREFIX, PRECEDENCE
 from sparklog.spark.options.schema import HEADERS, TEXT_COLUMNS
 
 _log = logging.getLogger("sparklog")
@@ -22,7 +22,7 @@ def warn_batch(given: Mapping[str, str], columns: Collection[str]) -> None:
     for name in STREAM_ONLY:
         if name.lower() in lower:
             _log.warning("%s option ignored in batch queries", name)
-    broker = [name for name in BROKER_ONLY if name.lower() in lower]
+    broker = [name for name in BROKER_ONLY_OPTIONS if name.lower() in lower]
     broker += sorted(name for name in lower if name.startswith(KAFKA_PREFIX) and name not in ALIASES)
     if broker:
         _log.warning("no broker is asked, so these options mean nothing here: %s", ", ".join(broker))

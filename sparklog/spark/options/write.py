@@ -16,7 +16,7 @@ from sparklog.errors import InvalidOptionError
 from sparklog.log import config
 from sparklog.log.config import LogConfig
 from sparklog.log.files import checked_topic
-from sparklog.log.properties import COMMIT, option
+from sparklog.log.properties import AT_COMMIT, option
 from sparklog.spark.options.limits import NEW_PARTITIONS_MAX
 from sparklog.spark.options.parsing import (
     NO_PATH_TO_WRITE,
@@ -177,7 +177,7 @@ class WriteOptions:
         if not options.path:
             raise InvalidOptionError(NO_PATH_TO_WRITE)
         options._check_transaction()
-        options.config.warn_idle(COMMIT)
+        options.config.warn_idle(AT_COMMIT)
         if "includeheaders" in given:
             _log.warning("includeHeaders does nothing in a write of Spark: a column headers is always written")
         return options

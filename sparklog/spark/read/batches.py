@@ -24,7 +24,7 @@ from sparklog.record.format.arrays import repeated
 from sparklog.spark.options.arrow_types import headers_map
 from sparklog.spark.options.read import SeglogOptions
 from sparklog.spark.options.schema import HEADERS, TEXT_COLUMNS
-from sparklog.spark.read.decoding import ColumnDecoder, Columns
+from sparklog.spark.read.decoding import ColumnDecoder, ReadColumns
 from sparklog.topic.places.ranges import ReadRange
 
 _log = logging.getLogger("sparklog")
@@ -33,7 +33,7 @@ _LAYOUTS_MAX: Final = 32
 
 
 def read_ranges(
-    planned: Iterable[ReadRange], options: SeglogOptions, schema: StructType, columns: Columns
+    planned: Iterable[ReadRange], options: SeglogOptions, schema: StructType, columns: ReadColumns
 ) -> Generator[pa.RecordBatch]:
     """Read the records of the ranges of a task, one range after the other.
 
@@ -45,7 +45,7 @@ def read_ranges(
         Isolation level, limits, the filter, and whether missing offsets are an error.
     schema : StructType
         The columns, checked.
-    columns : Columns
+    columns : ReadColumns
         The types and decoders of the columns.
 
     Yields
@@ -70,7 +70,7 @@ def read_ranges(
         for each, layout in _with_layouts(planned):
             yield from _read_range(each, layout, options, arranger)
 
-    yield from joined(read())
+    yield from joined_batches(read())
 
 
 def _with_layouts(planned: Iterable[ReadRange]) -> Iterator[tuple[ReadRange, PartitionLayout | None]]:
@@ -140,7 +140,7 @@ def _lose(planned: ReadRange, reason: str, fail_on_data_loss: bool, cause: Excep
 class _Arranger:
     """Turns batches of a log into batches in Spark's schema, copying as little as possible."""
 
-    def __init__(self, schema: pa.Schema, columns: Columns) -> None:
+    def __init__(self, schema: pa.Schema, columns: ReadColumns) -> None:
         self._schema = schema
         self._constants: dict[str, tuple[str | int, pa.Array]] = {}
         self._decoders = {name: ColumnDecoder(name, columns) for name in columns.decoders if name in schema.names}
@@ -212,7 +212,7 @@ def _casts(value: pa.Array, kind: pa.DataType) -> bool:
 _JOINED_BYTES: Final = 1 << 20
 
 
-def joined(batches: Generator[pa.RecordBatch]) -> Generator[pa.RecordBatch]:
+def joined_batches(batches: Generator[pa.RecordBatch]) -> Generator[pa.RecordBatch]:
     """Yield batches in order, with small ones joined to about 1 MiB.
 
     The first batch is yielded at once, and batches are joined only until they are as large as all batches yielded

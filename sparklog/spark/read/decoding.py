@@ -16,7 +16,7 @@ from pyspark.sql.types import BinaryType, DataType, MapType, StringType
 
 from sparklog.errors import InvalidOptionError, ValueDecodeError
 from sparklog.log.files import TopicPartition
-from sparklog.spark.options.schema import COLUMNS, HEADERS
+from sparklog.spark.options.schema import HEADERS, SPARK_COLUMNS
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -28,7 +28,7 @@ HEADERS_MAP: Final = MapType(StringType(), BinaryType())
 
 
 @dataclass(frozen=True)
-class Columns:
+class ReadColumns:
     """The types and decoders of the columns; a small object that is sent to the tasks.
 
     Attributes
@@ -41,12 +41,12 @@ class Columns:
         Whether a key or value that does not decode is an error; otherwise it is null.
     """
 
-    types: Mapping[str, DataType] = field(default_factory=lambda: COLUMNS)
+    types: Mapping[str, DataType] = field(default_factory=lambda: SPARK_COLUMNS)
     decoders: Mapping[str, DecoderSpec] = field(default_factory=dict)
     fails: bool = True
 
 
-def columns_of(options: SeglogOptions) -> Columns:
+def columns_of(options: SeglogOptions) -> ReadColumns:
     """Return the types and decoders that the options ask for.
 
     Raises
@@ -60,7 +60,9 @@ def columns_of(options: SeglogOptions) -> Columns:
     types = {name: _spark_type(name, spec) for name, spec in decoders.items()}
     if options.headers_as_map:
         types[HEADERS] = HEADERS_MAP
-    return Columns({**COLUMNS, **types}, decoders, options.on_decode_error == "fail") if types else Columns()
+    return (
+        ReadColumns({**SPARK_COLUMNS, **types}, decoders, options.on_decode_error == "fail") if types else ReadColumns()
+    )
 
 
 def _decoders(options: SeglogOptions) -> Mapping[str, DecoderSpec]:
@@ -102,10 +104,10 @@ class ColumnDecoder:
     ----------
     name : str
         ``key`` or ``value``.
-    columns : Columns
+    columns : ReadColumns
     """
 
-    def __init__(self, name: str, columns: Columns) -> None:
+    def __init__(self, name: str, columns: ReadColumns) -> None:
         from sparklog.values.decoder import make_decoder
 
         self._name, self._fails = name, columns.fails

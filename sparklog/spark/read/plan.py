@@ -50,7 +50,7 @@ def plan_batch(options: SeglogOptions) -> list[tuple[ReadRange, ...]]:
     logs = read_found(lambda: _wanted(options))
     groups = committed_offsets(options, logs)
     ranges = [_whole_range(options, at, layout, groups) for at, layout in logs.items()]
-    return tasks_of(ranges, options, logs)
+    return tasks_of_ranges(ranges, options, logs)
 
 
 def _wanted(options: SeglogOptions) -> list[PartitionFolder]:
@@ -60,7 +60,7 @@ def _wanted(options: SeglogOptions) -> list[PartitionFolder]:
     return [each for each in folders if where is None or where.can_pass(each.topic, each.partition)]
 
 
-def tasks_of(
+def tasks_of_ranges(
     ranges: Iterable[ReadRange], options: SeglogOptions, logs: Mapping[TopicPartition, PartitionLayout]
 ) -> list[tuple[ReadRange, ...]]:
     """Split large ranges and pack small ones, for the tasks of a batch."""

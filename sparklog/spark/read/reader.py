@@ -9,7 +9,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from sparklog.spark.options.read import SeglogOptions
-from sparklog.spark.read.decoding import Columns
+from sparklog.spark.read.decoding import ReadColumns
 from sparklog.spark.worker.boundary import plain_errors
 from sparklog.spark.worker.garbage_collection import first_use_freezes
 from sparklog.spark.worker.process import LoadedByWorkers
@@ -25,7 +25,7 @@ class SeglogReader(LoadedByWorkers, DataSourceReader):
     compiled code that it never calls.
     """
 
-    def __init__(self, options: SeglogOptions, schema: StructType, columns: Columns) -> None:
+    def __init__(self, options: SeglogOptions, schema: StructType, columns: ReadColumns) -> None:
         self._options = options
         self._schema = schema
         self._columns = columns

@@ -17,7 +17,7 @@ from sparklog.spark.read.plan import (
     committed_offsets,
     of_group,
     resolved,
-    tasks_of,
+    tasks_of_ranges,
     time_of,
 )
 from sparklog.topic.places.live import LiveLog
@@ -26,10 +26,10 @@ from sparklog.topic.streams.offsets import Identities, Offsets, StreamOffset
 
 _log = logging.getLogger("sparklog")
 
-Logs = Mapping[TopicPartition, LiveLog]
+LogByPartition = Mapping[TopicPartition, LiveLog]
 
 
-def first_offsets(options: SeglogOptions, logs: Logs) -> dict[TopicPartition, int]:
+def first_offsets(options: SeglogOptions, logs: LogByPartition) -> dict[TopicPartition, int]:
     """Return the offsets at which a new stream begins.
 
     Raises
@@ -56,7 +56,7 @@ def _first_offset(options: SeglogOptions, at: TopicPartition, log: LiveLog, grou
     return log.latest
 
 
-def begins(start: StreamOffset, logs: Logs, identities: Identities) -> dict[TopicPartition, int]:
+def begins(start: StreamOffset, logs: LogByPartition, identities: Identities) -> dict[TopicPartition, int]:
     """Return the offsets at which the next batch begins: the log start offset in new or newly made logs."""
     earliest = {at: log.layout.start_offset for at, log in logs.items()}
     return {
@@ -66,7 +66,7 @@ def begins(start: StreamOffset, logs: Logs, identities: Identities) -> dict[Topi
 
 
 def plan_between(
-    options: SeglogOptions, logs: Logs, start: StreamOffset, end: StreamOffset, identities: Identities
+    options: SeglogOptions, logs: LogByPartition, start: StreamOffset, end: StreamOffset, identities: Identities
 ) -> list[tuple[ReadRange, ...]]:
     """Plan the batch between two offsets of a stream.
 
@@ -97,7 +97,7 @@ def plan_between(
         found = _range(at, log, first, end.offsets[at], losses)
         if found is not None and (options.where is None or options.where.can_pass(*at)):
             ranges.append(_pruned(found, log, options))
-    return tasks_of(ranges, options, {at: log.layout for at, log in logs.items()})
+    return tasks_of_ranges(ranges, options, {at: log.layout for at, log in logs.items()})
 
 
 def _remade(at: TopicPartition, taken: StreamOffset, difference: str | None, when: str) -> str:

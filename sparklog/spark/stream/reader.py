@@ -18,10 +18,10 @@ from sparklog.errors import DataLossError, InvalidOptionError
 from sparklog.log.clock import wall_clock_ms
 from sparklog.log.files import TopicPartition
 from sparklog.spark.options.read import SeglogOptions
-from sparklog.spark.read.decoding import Columns
+from sparklog.spark.read.decoding import ReadColumns
 from sparklog.spark.read.plan import select
 from sparklog.spark.stream.plan import (
-    Logs,
+    LogByPartition,
     begins,
     first_offsets,
     is_too_little,
@@ -61,17 +61,17 @@ class SeglogStreamReader(LoadedByWorkers, DataSourceStreamReader, *_BASES):  # t
         The options of the stream.
     schema : StructType
         The columns, checked.
-    columns : Columns
+    columns : ReadColumns
         The types and decoders of the columns.
     """
 
-    def __init__(self, options: SeglogOptions, schema: StructType, columns: Columns) -> None:
+    def __init__(self, options: SeglogOptions, schema: StructType, columns: ReadColumns) -> None:
         if options.has_limits and not _BASES:
             raise InvalidOptionError("maxOffsetsPerTrigger and its kin need PySpark 4.2 or newer")
         self._options, self._schema, self._columns = options, schema, columns
         self._live = LiveLogs(is_committed=options.isolation_level == "read_committed")
         self._identities = Identities()
-        self._logs: Logs | None = None
+        self._logs: LogByPartition | None = None
         self._first: dict[TopicPartition, int] | None = None
         self._last: StreamOffset | None = None
         self._is_available_now = False
@@ -143,11 +143,11 @@ class SeglogStreamReader(LoadedByWorkers, DataSourceStreamReader, *_BASES):  # t
     def stop(self) -> None:
         """Do nothing: nothing is open."""
 
-    def _look(self) -> Logs:
+    def _look(self) -> LogByPartition:
         self._logs = self._live.look(select(self._options, may_come_later=True))
         return self._logs
 
-    def _before(self, start: dict[str, Any] | None, logs: Logs) -> StreamOffset:
+    def _before(self, start: dict[str, Any] | None, logs: LogByPartition) -> StreamOffset:
         """Return the position of the stream; for a new stream it is decided once."""
         if start is not None and start != INITIAL:
             return StreamOffset.parse(start)
@@ -157,7 +157,7 @@ class SeglogStreamReader(LoadedByWorkers, DataSourceStreamReader, *_BASES):  # t
             self._first = first_offsets(self._options, logs)
         return StreamOffset(self._first)
 
-    def _latest(self, logs: Logs) -> dict[TopicPartition, int]:
+    def _latest(self, logs: LogByPartition) -> dict[TopicPartition, int]:
         latest = {at: log.latest for at, log in logs.items()}
         if not self._is_available_now:
             return latest
@@ -195,11 +195,11 @@ class SeglogStreamReader(LoadedByWorkers, DataSourceStreamReader, *_BASES):  # t
         return latest
 
 
-def _offset_of(logs: Logs) -> StreamOffset:
+def _offset_of(logs: LogByPartition) -> StreamOffset:
     return StreamOffset({at: log.latest for at, log in logs.items()})
 
 
-def _check_available(available: Mapping[TopicPartition, int], end: StreamOffset, logs: Logs) -> None:
+def _check_available(available: Mapping[TopicPartition, int], end: StreamOffset, logs: LogByPartition) -> None:
     """Check that the logs still have the partitions and offsets that AvailableNow found at its start.
 
     Raises

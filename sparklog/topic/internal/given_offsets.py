@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from sparklog.errors import InvalidOptionError, UnknownTopicOrPartitionError
-from sparklog.log.files import OFFSET_MAX, TopicPartition, checked_partition
+from sparklog.log.files import TopicPartition, checked_partition
 from sparklog.log.places import LogDirectory
+from sparklog.record.format.v2 import OFFSET_MAX
 
 _NO_EPOCH: Final = -1
 

@@ -24,7 +24,7 @@ from sparklog.log.layout import read_layout
 from sparklog.log.places import LogDirectory, PartitionFolder
 from sparklog.storage.registry import PathText
 from sparklog.system import consumer_offsets
-from sparklog.system.records import InternalLog, Unreadable
+from sparklog.system.records import InternalLog, Undecodable
 from sparklog.topic.internal.group_tables import GroupOffsetsOf, commits_of
 from sparklog.topic.places.discovery import discover, is_same, log_directories, named, partitions_in
 
@@ -75,7 +75,7 @@ class GroupLogs:
 
     def offsets(self, numbers: Iterable[int]) -> pa.Table:
         """Read the committed offsets in some of the partitions, in the columns of the view."""
-        unreadable = Unreadable()
+        unreadable = Undecodable()
         tables = [
             consumer_offsets.current_offsets(InternalLog(read_layout(self.folders[number])), unreadable)
             for number in sorted(numbers)

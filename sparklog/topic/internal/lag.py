@@ -22,7 +22,7 @@ from sparklog.log.layout import read_layout
 from sparklog.log.places import PartitionFolder
 from sparklog.storage.registry import PathText, paths_of
 from sparklog.topic.internal import views
-from sparklog.topic.places.discovery import discover, named, read_layouts
+from sparklog.topic.places.discovery import discover, layouts_by_partition, named
 
 SCHEMA: Final = pa.schema(
     [
@@ -140,7 +140,7 @@ def _end_offsets(paths: Sequence[PathText], wanted: set[TopicPartition]) -> dict
     """Return the log end offsets of the wanted partitions that exist."""
     folders = [folder for folder in discover(paths).partitions if named(folder) in wanted]
     try:
-        return {at: layout.end_offset for at, layout in read_layouts(folders).items()}
+        return {at: layout.end_offset for at, layout in layouts_by_partition(folders).items()}
     except CorruptLogError:
         found = ((named(folder), _end_offset(folder)) for folder in folders)
         return {at: end for at, end in found if end is not None}

@@ -32,14 +32,14 @@ from sparklog.log.reader import LogReader
 from sparklog.storage.registry import PathText
 from sparklog.system.consumer_offsets import current_groups
 from sparklog.system.group_commits import GroupRecords, commit_records, read_group
-from sparklog.system.records import InternalLog, Unreadable
+from sparklog.system.records import InternalLog, Undecodable
 from sparklog.topic.internal.group_tables import GroupOffsetsOf
 from sparklog.topic.internal.groups import CONSUMER_OFFSETS, GroupLogs, group_logs, partition_of_group
-from sparklog.topic.places.discovery import Discovery, discover, log_directories, read_layouts
+from sparklog.topic.places.discovery import Discovery, discover, layouts_by_partition, log_directories
 from sparklog.topic.selection import Selection
 from sparklog.write.group_offsets import commit_group_offsets
 from sparklog.write.locking import hold
-from sparklog.write.partition import PartitionLog
+from sparklog.write.partition import LogWriter
 
 _log = logging.getLogger("sparklog")
 
@@ -227,7 +227,7 @@ def _checked(logs: GroupLogs, folder: PartitionFolder, request: OffsetRequest) -
 
 
 def _refuse_members(folder: PartitionFolder, request: OffsetRequest) -> None:
-    groups = current_groups(InternalLog(read_layout(folder)), Unreadable()).to_pylist()
+    groups = current_groups(InternalLog(read_layout(folder)), Undecodable()).to_pylist()
     found = next((each for each in groups if each["group"] == request.group), None)
     if found is None:
         _log.warning("there is no group %s yet: it is made by its first offsets", request.group)
@@ -246,7 +246,7 @@ def _refuse_members(folder: PartitionFolder, request: OffsetRequest) -> None:
 def _changes(
     found: Discovery, committed: Mapping[TopicPartition, int], request: OffsetRequest
 ) -> tuple[OffsetChange, ...]:
-    layouts = read_layouts(_selected(found, committed, request))
+    layouts = layouts_by_partition(_selected(found, committed, request))
     return tuple(
         OffsetChange(at, committed.get(at), _new_offset(at, layout, committed.get(at), request.goal))
         for at, layout in sorted(layouts.items())
@@ -316,7 +316,7 @@ def _append(
             "max.message.bytes": str(_ONE_BATCH_BYTES),
         }
     )
-    with PartitionLog.open(
+    with LogWriter.open(
         folder.location,
         config,
         storage=folder.storage,

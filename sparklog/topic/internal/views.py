@@ -23,7 +23,7 @@ from sparklog.log.folders import what_it_is
 from sparklog.log.layout import read_layout
 from sparklog.log.places import LogDirectory, PartitionFolder
 from sparklog.storage.registry import PathText, paths_of
-from sparklog.system.records import InternalLog, Unreadable
+from sparklog.system.records import InternalLog, Undecodable
 from sparklog.system.views import VIEWS, View, view_of
 from sparklog.topic.internal.group_tables import OF_GROUPS, GroupOffsetsOf
 from sparklog.topic.places.discovery import discover, log_directories, place_at
@@ -32,7 +32,7 @@ from sparklog.topic.selection import Selection
 NAMES: Final = tuple(VIEWS)
 """The names of the views."""
 
-Paths = PathText | Sequence[PathText]
+_Paths = PathText | Sequence[PathText]
 
 
 def schema(name: str, *, history: bool = False) -> pa.Schema:
@@ -46,7 +46,7 @@ def schema(name: str, *, history: bool = False) -> pa.Schema:
     return view_of(name).schema_of(history=history)
 
 
-def read(path: Paths, name: str, *, history: bool = False) -> pa.Table:
+def read(path: _Paths, name: str, *, history: bool = False) -> pa.Table:
     """Read a view.
 
     Parameters
@@ -78,7 +78,7 @@ def read(path: Paths, name: str, *, history: bool = False) -> pa.Table:
     return pa.Table.from_batches(batches(path, name, history=history), schema=schema(name, history=history))
 
 
-def batches(path: Paths, name: str, *, history: bool = False) -> Iterator[pa.RecordBatch]:
+def batches(path: _Paths, name: str, *, history: bool = False) -> Iterator[pa.RecordBatch]:
     """Read a view, some rows at a time; for parameters and errors see `read`.
 
     Yields
@@ -123,7 +123,7 @@ class FoundView:
         return self.own.over(pa.Table.from_batches(rows, schema=view.schema), self.name) if self.own.groups else rows
 
 
-def find_view(path: Paths, name: str, *, history: bool = False) -> FoundView:
+def find_view(path: _Paths, name: str, *, history: bool = False) -> FoundView:
     """Find the sources of a view; for parameters see `read`.
 
     Raises
@@ -147,13 +147,13 @@ def find_view(path: Paths, name: str, *, history: bool = False) -> FoundView:
     return FoundView(name, tuple(folders), GroupOffsetsOf() if history else _own_offsets(path, name), history)
 
 
-def _own_offsets(path: Paths, name: str) -> GroupOffsetsOf:
+def _own_offsets(path: _Paths, name: str) -> GroupOffsetsOf:
     if name not in OF_GROUPS:
         return GroupOffsetsOf()
     return GroupOffsetsOf.directories(log_directories(paths_of(path)))
 
 
-def _find_logs(path: Paths, name: str) -> list[PartitionFolder]:
+def _find_logs(path: _Paths, name: str) -> list[PartitionFolder]:
     paths = paths_of(path)
     topic = view_of(name).topic
     return [_metadata_log(paths)] if topic == files.METADATA_TOPIC else discover(paths).select(Selection((topic,)))
@@ -175,7 +175,7 @@ def _metadata_log(paths: Sequence[PathText]) -> PartitionFolder:
 
 
 def _rows_of(view: View, folders: Sequence[PartitionFolder], history: bool) -> Iterator[pa.RecordBatch]:
-    unreadable = Unreadable()
+    unreadable = Undecodable()
     # Once per directory, however many logs of the topic it has.
     topic_names = lru_cache(maxsize=None)(_topic_names) if view.names_topics and not history else _no_names
     for folder in folders:

@@ -156,21 +156,21 @@ def log_directories(paths: Iterable[PathText]) -> list[LogDirectory]:
     return [LogDirectory(*each) for each in located if look_at(*each).kind is FolderKind.LOG_DIRECTORY]
 
 
-def read_layouts(folders: Iterable[PartitionFolder]) -> dict[TopicPartition, PartitionLayout]:
+def layouts_by_partition(folders: Iterable[PartitionFolder]) -> dict[TopicPartition, PartitionLayout]:
     """Read the layouts of partitions, all as of one moment; see `sparklog.log.layout.read_layouts`."""
     found = list(folders)
     return {named(folder): of_folder for folder, of_folder in zip(found, layout.read_layouts(found), strict=True)}
 
 
 def read_found(find: Callable[[], Sequence[PartitionFolder]]) -> dict[TopicPartition, PartitionLayout]:
-    """Find partitions, and read their layouts as `read_layouts` does.
+    """Find partitions, and read their layouts as `layouts_by_partition` does.
 
     Partitions are listed again after their layouts are read, because a commit may have created some in between, and all
     or none of its records must be read. If a broker keeps creating topics, the listing ends after a few rounds.
     """
     folders = find()
     for _ in range(_FINDINGS_MAX):
-        layouts, before = read_layouts(folders), folders
+        layouts, before = layouts_by_partition(folders), folders
         folders = find()
         if folders == before:
             break

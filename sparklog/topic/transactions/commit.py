@@ -15,7 +15,7 @@ from sparklog.log.files import TRANSACTIONAL_IDS
 from sparklog.log.group_offsets import GroupOffsets
 from sparklog.log.places import LogDirectory
 from sparklog.record.batches.producer_stamps import TransactionProducer
-from sparklog.record.encode.end_markers import EndMarker, encode_end_markers
+from sparklog.record.encode.end_markers import MarkerBatch, encode_end_markers
 from sparklog.topic.transactions.coordinator_log import CoordinatorLog, after_coordinator, coordinator_log, stage_state
 from sparklog.topic.transactions.coordinators import first_transactional_ids
 from sparklog.topic.transactions.ids import (
@@ -217,7 +217,7 @@ def end_transaction(
 
 def _endings(folders: Collection[str], producer: TransactionProducer, *, is_abort: bool) -> list[Ending]:
     """Return the ends of a transaction, whose markers have the epoch after the epoch of its batches."""
-    marker = EndMarker(producer.producer_id, producer.producer_epoch + 1, is_abort, _COORDINATOR_EPOCH)
+    marker = MarkerBatch(producer.producer_id, producer.producer_epoch + 1, is_abort, _COORDINATOR_EPOCH)
     return [Ending(folder, marker) for folder in folders]
 
 
@@ -245,12 +245,12 @@ class Ending(NamedTuple):
     ----------
     folder : str
         The name of the partition's folder.
-    marker : EndMarker
+    marker : MarkerBatch
         The marker; its base offset does not matter.
     """
 
     folder: str
-    marker: EndMarker
+    marker: MarkerBatch
 
 
 def stage_ends(job: CommitRequest, endings: Sequence[Ending], now_ms: int) -> list[StagedRun]:
@@ -259,7 +259,7 @@ def stage_ends(job: CommitRequest, endings: Sequence[Ending], now_ms: int) -> li
         return []
     folders: list[str] = []
     batch_ends: list[int] = []
-    markers: list[EndMarker] = []
+    markers: list[MarkerBatch] = []
     for folder, of_folder in groupby(sorted(endings, key=lambda each: each.folder), key=lambda each: each.folder):
         folders.append(folder)
         markers += (each.marker._replace(base_offset=number) for number, each in enumerate(of_folder))

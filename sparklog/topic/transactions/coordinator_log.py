@@ -23,13 +23,13 @@ from sparklog.log.config import LogConfig
 from sparklog.log.files import parse_partition_folder
 from sparklog.log.layout import read_layout
 from sparklog.log.places import LogDirectory, PartitionFolder
-from sparklog.system.codecs import Fields
+from sparklog.system.codecs import MessageFields
 from sparklog.system.messages import message
-from sparklog.system.records import InternalLog, Unreadable, decode_records, last_records
-from sparklog.system.transaction_state import COMPONENT, STATES, TOPIC, UNDECIDED, state_name
+from sparklog.system.records import InternalLog, Undecodable, decode_coordinator_records, last_records
+from sparklog.system.transaction_state import COMPONENT, TOPIC, TRANSACTION_STATES, UNDECIDED, state_name
 from sparklog.topic.internal.groups import partition_of_group
 from sparklog.topic.places.discovery import partitions_in
-from sparklog.topic.transactions.ids import EMPTY, EPOCH_MAX, TransactionalId
+from sparklog.topic.transactions.ids import EMPTY_STATE, EPOCH_MAX, TransactionalId
 from sparklog.topic.write.commit import CommitRequest
 from sparklog.write.pipeline import encode_records
 from sparklog.write.staging import StagedRun, TaskStage, begin
@@ -61,7 +61,7 @@ class CoordinatorLog:
 
     folder: PartitionFolder
     version: int
-    found: Fields | None
+    found: MessageFields | None
     is_undecided: bool
 
     def has_gone_on_with(self, known: TransactionalId) -> bool:
@@ -90,10 +90,10 @@ def coordinator_log(directory: LogDirectory, name: str, known: TransactionalId |
     if not count or set(folders) != set(range(count)):
         return None
     number = partition_of_group(name, count)
-    folder, unreadable, versions = folders[number], Unreadable(), [0]
+    folder, unreadable, versions = folders[number], Undecodable(), [0]
     log = InternalLog(read_layout(folder))
-    found: Fields | None = None
-    for _, each in decode_records(log, last_records(log), COMPONENT, unreadable, lambda _: True):
+    found: MessageFields | None = None
+    for _, each in decode_coordinator_records(log, last_records(log), COMPONENT, unreadable, lambda _: True):
         if each.value is None:
             continue
         other = each.key["transactionalId"]
@@ -106,7 +106,7 @@ def coordinator_log(directory: LogDirectory, name: str, known: TransactionalId |
     return CoordinatorLog(folder, min(version, _VERSION), found, _is_undecided(found, known))
 
 
-def _is_undecided(found: Fields | None, known: TransactionalId | None) -> bool:
+def _is_undecided(found: MessageFields | None, known: TransactionalId | None) -> bool:
     if found is None or state_name(found["transactionStatus"]) not in UNDECIDED:
         return False
     # A coordinator continues a producer in another epoch.
@@ -153,15 +153,15 @@ def stage_state(
     return stage.finish()
 
 
-def _fields(known: TransactionalId, before: Fields | None) -> Fields:
-    is_empty = known.state == EMPTY
+def _fields(known: TransactionalId, before: MessageFields | None) -> MessageFields:
+    is_empty = known.state == EMPTY_STATE
     client_version = (before or {}).get("clientTransactionVersion", 0) if is_empty else _TRANSACTION_VERSION
     return {
         "producerId": known.producer_id,
         "previousProducerId": known.producer_id,
         "producerEpoch": known.producer_epoch,
         "transactionTimeoutMs": known.timeout_ms,
-        "transactionStatus": STATES.index(known.state),
+        "transactionStatus": TRANSACTION_STATES.index(known.state),
         "transactionPartitions": None if is_empty else _partitions(known.partitions),
         "transactionLastUpdateTimestampMs": known.last_update_ms,
         "transactionStartTimestampMs": known.start_ms,
@@ -169,7 +169,7 @@ def _fields(known: TransactionalId, before: Fields | None) -> Fields:
     }
 
 
-def _partitions(folders: Collection[str]) -> list[Fields]:
+def _partitions(folders: Collection[str]) -> list[MessageFields]:
     by_topic: dict[str, list[int]] = {}
     for at in sorted(filter(None, map(parse_partition_folder, folders))):
         by_topic.setdefault(at.topic, []).append(at.partition)

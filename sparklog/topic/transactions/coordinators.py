@@ -18,7 +18,7 @@ from sparklog.log.layout import read_layout
 from sparklog.log.places import LogDirectory, PartitionFolder
 from sparklog.log.producer_state import parse_snapshot, snapshots_of
 from sparklog.system.cluster_metadata import counting_records
-from sparklog.system.records import InternalLog, Unreadable
+from sparklog.system.records import InternalLog, Undecodable
 from sparklog.system.transaction_state import TOPIC, current_transactions
 from sparklog.topic.transactions.ids import PRODUCER_IDS_FROM, PRODUCER_IDS_UNTIL, TransactionalIds
 
@@ -47,7 +47,7 @@ def first_transactional_ids(directory: LogDirectory, draw: Callable[[], int] = _
 
 def transactions_of_brokers(directory: LogDirectory) -> list[dict[str, Any]]:
     """Return the rows of the view ``transactions`` from the directory's partitions of ``__transaction_state``."""
-    unreadable, rows = Unreadable(), list[dict[str, Any]]()
+    unreadable, rows = Undecodable(), list[dict[str, Any]]()
     for folder in _folders(directory):
         if folder.topic == TOPIC:
             rows += current_transactions(InternalLog(read_layout(folder)), unreadable).to_pylist()
@@ -72,7 +72,7 @@ def _taken_producer_ids(directory: LogDirectory) -> Iterator[int]:
 def _of_cluster(directory: LogDirectory) -> Iterator[int]:
     folder = directory.folder(files.METADATA_FOLDER)
     if directory.storage.is_folder(folder.location):
-        for each in counting_records(InternalLog(read_layout(folder)), Unreadable()):
+        for each in counting_records(InternalLog(read_layout(folder)), Undecodable()):
             if each.record.name == _PRODUCER_IDS:
                 yield each.record.fields["nextProducerId"] - 1
 

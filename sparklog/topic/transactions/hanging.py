@@ -19,7 +19,7 @@ from sparklog.log.files import TopicPartition
 from sparklog.log.layout import PartitionLayout, read_layout
 from sparklog.log.places import LogDirectory, PartitionFolder
 from sparklog.log.producer_state import ProducerEntry, producers_at_end
-from sparklog.record.encode.end_markers import EndMarker
+from sparklog.record.encode.end_markers import MarkerBatch
 from sparklog.storage.registry import PathText
 from sparklog.system.transaction_state import UNDECIDED
 from sparklog.topic.places.discovery import discover
@@ -197,7 +197,7 @@ def _abort(directory: LogDirectory, chosen: Sequence[OpenTransaction], now_ms: i
     endings = [
         Ending(
             each.folder.name,
-            EndMarker(each.producer_id, each.producer_epoch, True, max(each.coordinator_epoch, 0)),
+            MarkerBatch(each.producer_id, each.producer_epoch, True, max(each.coordinator_epoch, 0)),
         )
         for each in chosen
     ]

@@ -42,11 +42,11 @@ EPOCH_MAX: Final = (1 << 15) - 3
 EXPIRATION_MS: Final = 7 * 24 * 3600 * 1000
 """Kafka's ``transactional.id.expiration.ms``: an idle transactional id is forgotten after this time."""
 
-EMPTY: Final = "Empty"
+EMPTY_STATE: Final = "Empty"
 ONGOING: Final = "Ongoing"
 COMMITTED: Final = "CompleteCommit"
 ABORTED: Final = "CompleteAbort"
-_STATES: Final = frozenset({EMPTY, ONGOING, COMMITTED, ABORTED})
+_STATES: Final = frozenset({EMPTY_STATE, ONGOING, COMMITTED, ABORTED})
 _VERSION: Final = 1
 
 
@@ -90,7 +90,7 @@ class TransactionalIds:
             after, producer = self._with_new_producer()
         else:
             after, producer = self._after_epoch(found.producer)
-        begun = TransactionalId(*producer, EMPTY, timeout_ms, (), -1, now_ms)
+        begun = TransactionalId(*producer, EMPTY_STATE, timeout_ms, (), -1, now_ms)
         return after._with(name, begun)
 
     def opened(self, name: str, now_ms: int, folders: Collection[str] = ()) -> TransactionalIds:

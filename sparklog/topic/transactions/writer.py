@@ -37,7 +37,7 @@ from sparklog.write.journal import only_writer
 _log = logging.getLogger("sparklog")
 
 
-class Logs(Protocol):
+class AppendableLogs(Protocol):
     """The logs that a `TransactionalWriter` appends to; `sparklog.topic.write.open_logs.OpenLogs` is one."""
 
     def append(
@@ -78,7 +78,7 @@ class TransactionalWriter:
         directory: LogDirectory,
         transactional_id: str,
         config: LogConfig,
-        logs: Logs,
+        logs: AppendableLogs,
         lock_timeout_seconds: float,
         clock: Callable[[], int],
     ) -> None:
@@ -100,7 +100,7 @@ class TransactionalWriter:
         config: LogConfig | None = None,
         *,
         timeout_ms: int = TIMEOUT_MS,
-        logs: Logs | None = None,
+        logs: AppendableLogs | None = None,
         lock_timeout_seconds: float = 60.0,
         storage: Storage | None = None,
         clock: Callable[[], int] = wall_clock_ms,
@@ -116,7 +116,7 @@ class TransactionalWriter:
         timeout_ms : int
             A transaction that is open for longer counts as hanging; Kafka's ``transaction.timeout.ms``. The next start
             of any transactional id, or a broker that adopts the directory, then aborts it.
-        logs : Logs, optional
+        logs : AppendableLogs, optional
             Open logs to which other writers of this process append as well. By default the writer opens its own, and
             no other may have them open.
         lock_timeout_seconds : float
@@ -389,7 +389,7 @@ def transaction(
     config: LogConfig | None = None,
     *,
     timeout_ms: int = TIMEOUT_MS,
-    logs: Logs | None = None,
+    logs: AppendableLogs | None = None,
     lock_timeout_seconds: float = 60.0,
 ) -> Iterator[TransactionalWriter]:
     """Write one transaction over partitions of a log directory.

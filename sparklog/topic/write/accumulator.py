@@ -21,7 +21,7 @@ from sparklog.log.config import LogConfig
 from sparklog.log.files import TopicPartition
 from sparklog.topic.write.configs import topic_config
 from sparklog.topic.write.partitioner import Partitioner, assign_partitions, make_partitioner, row_bytes
-from sparklog.topic.write.routing import grouped
+from sparklog.topic.write.routing import grouped_by_partition
 from sparklog.topic.write.target import WriteTarget
 from sparklog.topic.write.txn_versions import RowsDigest
 from sparklog.write.legacy_limits import refuse_fixed_offsets
@@ -31,7 +31,7 @@ from sparklog.write.pipeline import (
     RowBuffer,
     check_records,
     digest_rows,
-    encode_logs,
+    encode_records_of_logs,
 )
 from sparklog.write.staging import StagedRun, TaskStage
 
@@ -167,13 +167,13 @@ class RecordAccumulator:
         for topic, of_topic in _by_topic(rows, self._task.target.topic):
             config = self._config_of(topic)
             records = check_records(of_topic, config, written_ms, self._clock())
-            found = grouped(records, self._partitions(topic, of_topic, records))
+            found = grouped_by_partition(records, self._partitions(topic, of_topic, records))
             if self._task.is_numbered:
                 self.digest += RowsDigest(of_topic.num_rows, digest_rows(of_topic, topic))
             for part in found.portions(_ENCODED_BYTES_MAX):
                 folders = [str(TopicPartition(topic, partition)) for partition in part.partitions]
                 base_offsets = np.array([self._next_offset(folder) for folder in folders])
-                encoded, batch_ends = encode_logs(
+                encoded, batch_ends = encode_records_of_logs(
                     part.rows, config, part.ends, base_offsets, written_ms, folders, producer
                 )
                 self._stage.append(encoded, folders, batch_ends, written_ms, config)

@@ -1,7 +1,8 @@
 """Commits the staged files of a job to many partitions: all records become visible, or none.
 
 Under the lock of the log directory, staged files get their offsets, all changes are listed in the journal, whose
-writing is the commit, and then the changes are made. A commit that dies is finished by the next one, or by `recover`.
+writing is the commit, and then the changes are made. A commit that dies is finished by the next one, or by
+`recover_log`.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from sparklog.write.group_offsets import next_transaction
 from sparklog.write.job_names import is_same_work, made_ms
 from sparklog.write.journal import apply_journal, refuse_foreign_changes, write_journal
 from sparklog.write.locking import hold, refuse_claimed
-from sparklog.write.recovery import recover
+from sparklog.write.recovery import recover_log
 from sparklog.write.staged_runs import StagedRuns
 from sparklog.write.staging import StagedRun, end
 
@@ -293,7 +294,7 @@ def _planned(
             folder = directory.folder(name)
             refuse_claimed(folder)
             config = topic_config(folder.topic, job.config, job.stored)
-            found = recover(folder, config, now_ms, view=view, begins_log=False)
+            found = recover_log(folder, config, now_ms, view=view, begins_log=False)
             changes[name] = plan_commit(
                 folder, found, of_folder, config, runs, small, now_ms, job.topic_id,
                 job.bounds.get(name, UNBOUND),

@@ -1,6 +1,6 @@
 """Shares the logs that this process has open for appends: each is open once, however many writers share it.
 
-A process may open a folder only once, and its threads may share a `PartitionLog`. A writer has a `SharedLogs`, or for
+A process may open a folder only once, and its threads may share a `LogWriter`. A writer has a `SharedLogs`, or for
 one log directory an `OpenLogs`; each opens a log at its first append, or shares the log that another writer has open.
 The last writer that releases a log closes it.
 
@@ -26,7 +26,7 @@ from sparklog.storage.process import ProcessState
 from sparklog.topic.write.configs import stored_configs, topic_config
 from sparklog.write.locking import hold, is_waited_for
 from sparklog.write.metrics import LogMetrics
-from sparklog.write.partition import PartitionLog
+from sparklog.write.partition import LogWriter
 
 _BUSY_SECONDS: Final = 1.0
 """How long to wait for another thread's append to a log before the log can be closed."""
@@ -37,7 +37,7 @@ class _Shared:
 
     def __init__(self, folder: PartitionFolder) -> None:
         self.folder, self.lock = folder, threading.RLock()
-        self.log: PartitionLog | None = None
+        self.log: LogWriter | None = None
         self.writers: WeakSet[SharedLogs] = WeakSet()
 
     def close(self, by: SharedLogs) -> None:
@@ -97,13 +97,13 @@ class SharedLogs:
         self.failures: dict[PartitionFolder, SeglogError] = {}
 
     def append(self, folder: PartitionFolder, table: Records, **options: Any) -> tuple[int, int]:
-        """Append records to a log; see `PartitionLog.append`, and for further errors `PartitionLog.open`."""
+        """Append records to a log; see `LogWriter.append`, and for further errors `LogWriter.open`."""
         shared = self._share(folder)
         with shared.lock:
             if shared.log is None:
                 folder.writable.make_folder(folder.directory.path)
                 with hold(folder.directory, self._lock_timeout_seconds, is_shared=True):
-                    shared.log = PartitionLog.open(
+                    shared.log = LogWriter.open(
                         folder.location,
                         self._config_of(folder),
                         storage=folder.storage,
@@ -113,7 +113,7 @@ class SharedLogs:
             return shared.log.append(table, **options)
 
     def flush(self, folder: PartitionFolder) -> None:
-        """Wait until this writer's records of a log are on the disk; for errors see `PartitionLog.flush`."""
+        """Wait until this writer's records of a log are on the disk; for errors see `LogWriter.flush`."""
         shared = self._share(folder)
         with shared.lock:
             self._raise_failure(folder)
@@ -240,7 +240,7 @@ class OpenLogs:
         self.close()
 
     def append(self, topic: str, partition: int, table: Records, **producer: Any) -> tuple[int, int]:
-        """Append records to a log; for arguments, result and errors see `PartitionLog.append`."""
+        """Append records to a log; for arguments, result and errors see `LogWriter.append`."""
         return self._logs.append(PartitionFolder(self._directory, topic, partition), table, **producer)
 
     def closed(self, folders: Collection[str]) -> AbstractContextManager[None]:

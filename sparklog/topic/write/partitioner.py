@@ -19,11 +19,11 @@ import pyarrow.compute as pc
 
 from sparklog.errors import InvalidOptionError, did_you_mean
 from sparklog.record.format.arrays import filled, numbers_of
+from sparklog.record.format.streams import Int64s
 from sparklog.record.kernels import hash as kernels_hash
 from sparklog.values.named import imported
 
 Int32s = npt.NDArray[np.int32]
-Int64s = npt.NDArray[np.int64]
 
 _OFFSET_TYPES: Final = (
     (pa.types.is_binary, np.int32),
@@ -224,7 +224,7 @@ def _check_range(chosen: npt.NDArray[Any], partitions: int, source: str) -> None
         )
 
 
-def murmur2(keys: pa.Array) -> Int32s:
+def key_hashes(keys: pa.Array) -> Int32s:
     """Hash each key as Kafka does.
 
     Parameters
@@ -253,7 +253,7 @@ def murmur2(keys: pa.Array) -> Int32s:
 
 def partitions_of_keys(keys: pa.Array, partitions: int) -> Int32s:
     """Return the partition of each key; do not use the partitions of nulls."""
-    return (murmur2(keys) & np.int32(0x7FFFFFFF)) % np.int32(partitions)
+    return (key_hashes(keys) & np.int32(0x7FFFFFFF)) % np.int32(partitions)
 
 
 def row_bytes(columns: list[pa.Array], rows: int) -> Int64s:

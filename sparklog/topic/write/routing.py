@@ -42,7 +42,7 @@ class GroupedRows(NamedTuple):
             first, start = last, end
 
 
-def grouped(rows: pa.RecordBatch, partitions: npt.NDArray[np.int32]) -> GroupedRows:
+def grouped_by_partition(rows: pa.RecordBatch, partitions: npt.NDArray[np.int32]) -> GroupedRows:
     """Put the rows of each partition together, keeping their order.
 
     Parameters

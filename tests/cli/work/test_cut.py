@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sparklog.cli.output.fields import ROWS
-from sparklog.write.partition import PartitionLog
+from sparklog.write.partition import LogWriter
 from tests.cleaner.logs import ALL, findings, logs, values, write
 from tests.cli.output.test_fields import disagreements
 from tests.terminal import run
@@ -112,7 +112,7 @@ def test_truncating_before_the_start_or_a_log_directory_ends_with_2(folder: Path
 
 
 def test_writer_is_waited_for_and_then_named(folder: Path) -> None:
-    with PartitionLog.open(folder):
+    with LogWriter.open(folder):
         result = run("truncate", folder, 60, "--yes", "--lock-timeout-seconds", 0)
     assert result.exit_code == 2
     assert values(folder) == ALL
@@ -120,7 +120,7 @@ def test_writer_is_waited_for_and_then_named(folder: Path) -> None:
 
 def test_log_that_grew_while_the_question_was_open_is_not_cut(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def grow(_: str) -> bool:
-        with PartitionLog.open(folder) as log:
+        with LogWriter.open(folder) as log:
             log.append({"value": [b"new"]})
         return True
 

@@ -28,7 +28,7 @@ from sparklog.log.config import LogConfig
 from sparklog.log.layout import read_layout
 from sparklog.write.job_names import new_job
 from sparklog.write.locking import hold
-from sparklog.write.partition import PartitionLog
+from sparklog.write.partition import LogWriter
 from tests.cleaner.logs import ALL, NOW_MS, findings, logs, names, values, write
 from tests.jobs.attempts import TwiceRunner
 from tests.places import directory_at, folder_at
@@ -229,7 +229,7 @@ def test_crash_at_any_call_leaves_logs_that_a_rerun_cleans(tmp_path: Path) -> No
 
 def test_log_is_open_to_be_written_again(directory: Path) -> None:
     clean(directory, **OLD)
-    with PartitionLog.open(directory / "events-0") as log:
+    with LogWriter.open(directory / "events-0") as log:
         assert log.append({"value": [b"next"]}) == (120, 120)
     assert read_layout(folder_at(directory / "events-0")).start_offset == 120
 

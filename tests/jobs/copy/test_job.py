@@ -19,7 +19,7 @@ from sparklog.log.files import TopicPartition
 from sparklog.log.layout import read_layout
 from sparklog.log.reader import open_log
 from sparklog.write.locking import hold
-from sparklog.write.partition import PartitionLog
+from sparklog.write.partition import LogWriter
 from tests.build import (
     Record,
     control_batch,
@@ -79,7 +79,7 @@ def test_gaps_between_batches_are_closed_and_those_within_stay(tmp_path: Path) -
 def test_copy_to_a_log_that_has_records_is_appended(tmp_path: Path) -> None:
     folder = write(tmp_path / "a", batch(100, 5), batch(200, 5), base_offset=100)
     for name in ("kept", "counted"):
-        with PartitionLog.open(tmp_path / name / "events-0") as log:
+        with LogWriter.open(tmp_path / name / "events-0") as log:
             log.append(rows(["own 0", "own 1"]))
     copy(tmp_path / "kept", source(tmp_path / "a"), keeps_offsets=True)
     copy(tmp_path / "counted", source(tmp_path / "a"))
@@ -93,7 +93,7 @@ def test_copy_to_a_log_that_has_records_is_appended(tmp_path: Path) -> None:
 
 def test_offsets_that_the_target_is_past_are_refused_naming_both(tmp_path: Path) -> None:
     write(tmp_path / "a", batch(1, 5), base_offset=1)
-    with PartitionLog.open(tmp_path / "b" / "events-0") as log:
+    with LogWriter.open(tmp_path / "b" / "events-0") as log:
         log.append(rows(["own 0", "own 1"]))
     with pytest.raises(InvalidOptionError, match=r"of .*a/events-0 .* is 1, and .*b/events-0 ends at offset 2"):
         copy(tmp_path / "b", source(tmp_path / "a"), keeps_offsets=True)
@@ -107,13 +107,13 @@ def test_kept_offsets_begin_and_end_an_empty_log_where_the_source_does(tmp_path:
     write(tmp_path / "a", name="events-1", base_offset=77)
     (tmp_path / "a" / "log-start-offset-checkpoint").write_text(offset_checkpoint({("events", 0): 45}))
     if is_there:
-        with PartitionLog.open(tmp_path / "b" / "events-0"):
+        with LogWriter.open(tmp_path / "b" / "events-0"):
             pass
     copy(tmp_path / "b", source(tmp_path / "a"), keeps_offsets=True)
     assert offsets(tmp_path / "b" / "events-0") == list(range(45, 60))
     assert [extent(tmp_path / "b" / f"events-{n}") for n in range(2)] == [(45, 60), (77, 77)]
     assert findings(tmp_path / "b") == []
-    with PartitionLog.open(tmp_path / "b" / "events-1") as log:
+    with LogWriter.open(tmp_path / "b" / "events-1") as log:
         assert log.append(rows(["next"])) == (77, 77)
 
 

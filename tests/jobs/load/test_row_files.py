@@ -17,13 +17,13 @@ import pytest
 from sparklog.errors import InputFileError, InvalidOptionError, SeglogError
 from sparklog.jobs.load import row_files
 from sparklog.jobs.load.inputs import find_files
-from sparklog.jobs.load.mapping import Columns
+from sparklog.jobs.load.mapping import ColumnRoles
 from sparklog.jobs.load.row_files import Csv, WantedColumns, open_input, read_rows
 from sparklog.topic.places.discovery import places_at
 from tests.jobs.loads import HEADERS, strings, write_arrow, write_parquet, write_stream
 
 ROOT = Path(__file__).parents[3]
-RECORD = Columns().wanted
+RECORD = ColumnRoles().wanted
 ALL = WantedColumns({}, has_all=True)
 WRITERS = {"parquet": write_parquet, "arrow": write_arrow, "arrows": write_stream}
 Writer = Callable[[Path, pa.Table], None]
@@ -306,7 +306,7 @@ def test_value_that_is_in_many_rows_and_in_the_file_once_is_not_in_memory_for_al
     sizes, rows = [], 0
     with open_input(file) as source:
         for batch in read_rows(source, file, None, RECORD, Csv()):
-            taken = Columns(topic=None).rows(batch, file, rows)
+            taken = ColumnRoles(topic=None).rows(batch, file, rows)
             sizes.append(taken.nbytes)
             rows += taken.num_rows
     assert (rows, max(sizes) < 80 << 20, sum(sizes) > 1000 << 20) == (1000, True, True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sparklog.jobs.run.shares import even_share, grouped
+from sparklog.jobs.run.shares import even_share, task_slices
 
 MIB = 1 << 20
 
@@ -39,7 +39,7 @@ def test_no_more_files_are_made_than_that_takes() -> None:
 def test_pieces_of_an_even_share_are_a_task_each() -> None:
     share = even_share([343 * MIB, 326 * MIB], 256 * MIB, 2)
     pieces = [each // -(-each // share) for each in (343 * MIB, 326 * MIB) for _ in range(-(-each // share))]
-    assert len(grouped(pieces, 256 * MIB, 2)) == len(pieces) == 8
+    assert len(task_slices(pieces, 256 * MIB, 2)) == len(pieces) == 8
 
 
 def test_very_much_work_is_cut_as_it_may_be() -> None:

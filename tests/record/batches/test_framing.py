@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from sparklog.record.batches import framing
 from sparklog.record.batches.framing import first_header, scan_headers, scan_pieces
-from sparklog.record.format.headers import TABLE, BatchHeaders
+from sparklog.record.format.headers import HEADERS_DTYPE, BatchHeaders
 from tests import build
 from tests.build import Record
 from tests.oracle import OracleBatch, whole_bytes
@@ -152,7 +152,7 @@ def test_table_grows_past_the_guess_of_the_first_batch() -> None:
     assert len(headers) == 3001
     assert headers.valid_bytes == len(data)
     assert np.array_equal(np.diff(headers.column("position")), headers.column("batch_bytes")[:-1])
-    assert headers.table.dtype == TABLE
+    assert headers.table.dtype == HEADERS_DTYPE
 
 
 @pytest.mark.parametrize("batches_max", [1, 2, 7, 16, 17, 40, 41])

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from sparklog.errors import CorruptBatchError, DecompressedSizeError
 from sparklog.record.batches import framing
 from sparklog.record.batches.framing import scan_headers, scan_pieces
-from sparklog.record.decode.columns import DecodeLimits, Decoder, check_crcs, decode_batches
+from sparklog.record.decode.columns import BatchDecoder, DecodeLimits, check_crcs, decode_batches
 from sparklog.record.format.headers import BatchHeaders
 from sparklog.record.format.schema import RECORD_COLUMNS, RECORD_SCHEMA, selector
 from tests import build
@@ -119,7 +119,7 @@ def test_rows_of_many_pieces_are_those_of_the_whole(
     drawn: tuple[bytes, list[OracleBatch]], limits: DecodeLimits, batches_max: int, columns: tuple[str, ...]
 ) -> None:
     data, _ = drawn
-    decoder = Decoder(columns, limits=limits)
+    decoder = BatchDecoder(columns, limits=limits)
     found = [batch for piece in pieces_of(data, batches_max) for batch in decoder.decode(*piece)]
     found += decoder.flush()
     headers = scan_headers(data)
@@ -192,7 +192,7 @@ def test_rows_before_the_damage_are_yielded_before_it_is_raised(codec: str) -> N
 def test_rows_of_pieces_wait_for_each_other_until_the_range_or_the_buffer_ends() -> None:
     data = b"".join(build.v2_batch([Record(0, i, b"k", b"v" * i)], base_offset=i) for i in range(10))
     for end_offset, counts in ((2**63 - 1, [0, 0, 0, 10]), (6, [0, 6])):
-        decoder = Decoder(("value", "timestampType"), end_offset=end_offset)
+        decoder = BatchDecoder(("value", "timestampType"), end_offset=end_offset)
         pieces = pieces_of(data, 3)[: len(counts)]
         found = [sum(batch.num_rows for batch in decoder.decode(*piece)) for piece in pieces]
         assert found == counts
@@ -202,7 +202,7 @@ def test_rows_of_pieces_wait_for_each_other_until_the_range_or_the_buffer_ends()
 def test_rows_of_earlier_pieces_are_yielded_before_damage_is_raised() -> None:
     batches = [build.v2_batch([Record(0, i, b"k", b"v")], base_offset=i) for i in range(5)]
     batches[3] = build.v2_batch([Record(0)], base_offset=3, crc=1)
-    decoder, found = Decoder(("offset",)), list[pa.RecordBatch]()
+    decoder, found = BatchDecoder(("offset",)), list[pa.RecordBatch]()
     pieces = pieces_of(b"".join(batches), 2)
     with pytest.raises(CorruptBatchError, match="CRC-32C") as caught:
         found.extend(batch for piece in pieces for batch in decoder.decode(*piece))
@@ -212,7 +212,7 @@ def test_rows_of_earlier_pieces_are_yielded_before_damage_is_raised() -> None:
 
 def test_timestamp_types_of_pieces_that_differ_are_told_for_each() -> None:
     batches = [build.v2_batch([Record(0, 5)], base_offset=i, attributes=8 * (i > 1)) for i in range(3)]
-    decoder = Decoder(("timestampType", "position"))
+    decoder = BatchDecoder(("timestampType", "position"))
     found = [batch for piece in pieces_of(b"".join(batches), 2) for batch in decoder.decode(*piece)]
     assert pa.Table.from_batches(found).to_pydict() == {
         "timestampType": [0, 0, 1],
@@ -268,10 +268,10 @@ def test_offsets_above_the_last_of_their_batch_are_given_as_kafka_gives_them(col
 def test_batch_that_begins_below_the_record_before_it_is_refused(columns: tuple[str, ...], codec: str) -> None:
     wide = build.v2_batch([Record(0), Record(1), Record(6)], base_offset=10, codec=codec, last_offset_delta=1)
     after = build.v2_batch([Record(0), Record(1)], base_offset=16, codec=codec)
-    decoder = Decoder(columns)
+    decoder = BatchDecoder(columns)
     for data, position, rows in ((wide + after, len(wide), 3), (wide, None, 3), (after, 0, 0)):
         found: list[pa.RecordBatch] = []
-        decoded = (Decoder(columns) if position else decoder).decode(memoryview(data), scan_headers(data))
+        decoded = (BatchDecoder(columns) if position else decoder).decode(memoryview(data), scan_headers(data))
         if position is None:
             found.extend(decoded)
         else:

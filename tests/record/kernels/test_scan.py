@@ -30,7 +30,7 @@ from sparklog.record.kernels import v2 as kernels_v2
 from sparklog.record.batches.framing import scan_headers
 from sparklog.record.format.headers import TABLE_FIELDS
 from sparklog.record.decode.where_program import program_of
-from sparklog.record.decode.arrow import Columns
+from sparklog.record.decode.arrow import ColumnBuffers as Columns
 from sparklog.record.codecs.many_streams import many_into
 from tests import build
 

@@ -14,7 +14,7 @@ from sparklog.errors import CorruptBatchError
 from sparklog.record.batches.framing import scan_headers
 from sparklog.record.decode.columns import DecodeLimits, decode_batches
 from sparklog.record.kernels import spans as spans
-from sparklog.record.rewrite.spans import Progress, RecordSpans, record_spans
+from sparklog.record.rewrite.spans import RecordSpans, SpanProgress, record_spans
 from tests import build
 from tests.build import Record
 from tests.golden import golden_sets
@@ -196,7 +196,7 @@ def test_record_at_the_highest_offset_is_refused_not_left_out() -> None:
 
 
 def test_batches_whose_offsets_do_not_ascend_from_window_to_window_are_refused() -> None:
-    progress = Progress()
+    progress = SpanProgress()
     assert len(spanned(BEFORE, progress=progress)) == 1
     assert progress.next_offset == 91
     with pytest.raises(CorruptBatchError, match="not above the one before it"):

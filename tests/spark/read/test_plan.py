@@ -18,10 +18,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sparklog.errors import DataLossError, InvalidOptionError, PathNotFoundError, SeglogError
-from sparklog.log.files import OFFSET_MAX
 from sparklog.log.layout import PartitionLayout, read_layout
 from sparklog.log.places import PartitionFolder
 from sparklog.log.segment import OffsetPosition, Segment
+from sparklog.record.format.v2 import OFFSET_MAX
 from sparklog.spark.options import limits
 from sparklog.spark.options.read import SeglogOptions
 from sparklog.spark.read.plan import plan_batch, split

@@ -8,7 +8,7 @@ from itertools import islice
 import pyarrow as pa
 import pytest
 
-from sparklog.spark.read.batches import joined
+from sparklog.spark.read.batches import joined_batches
 
 MIB = 1 << 20
 
@@ -23,7 +23,7 @@ def made(*batches: pa.RecordBatch) -> Generator[pa.RecordBatch]:
 
 
 def test_many_small_batches_become_few_with_all_rows_in_order() -> None:
-    found = list(joined(made(*(batch(10 * number, 10) for number in range(1_000)))))
+    found = list(joined_batches(made(*(batch(10 * number, 10) for number in range(1_000)))))
 
     assert len(found) < 15
     assert pa.Table.from_batches(found).column("offset").to_pylist() == list(range(10_000))
@@ -32,11 +32,11 @@ def test_many_small_batches_become_few_with_all_rows_in_order() -> None:
 def test_large_batches_are_yielded_as_they_are() -> None:
     large = [batch(0, 1, MIB), batch(1, 1, 3 * MIB), batch(2, 1, MIB)]
 
-    assert [id(each) for each in joined(made(*large))] == [id(each) for each in large]
+    assert [id(each) for each in joined_batches(made(*large))] == [id(each) for each in large]
 
 
 def test_joined_batches_are_no_larger_than_a_mebibyte_and_one_batch() -> None:
-    found = list(joined(made(*(batch(number, 1, MIB // 3) for number in range(40)))))
+    found = list(joined_batches(made(*(batch(number, 1, MIB // 3) for number in range(40)))))
 
     assert max(each.nbytes for each in found) < MIB + MIB // 2
     assert sum(each.num_rows for each in found) == 40
@@ -50,7 +50,7 @@ def test_first_rows_wait_for_no_more_than_the_first_batch() -> None:
             taken.append(number)
             yield batch(10 * number, 10)
 
-    rows = [each.num_rows for each in islice(joined(source()), 3)]
+    rows = [each.num_rows for each in islice(joined_batches(source()), 3)]
 
     assert (rows, len(taken)) == ([10, 10, 20], 4)
 
@@ -66,7 +66,7 @@ def test_source_is_closed_with_what_joins_it() -> None:
         finally:
             is_closed = True
 
-    batches = joined(source())
+    batches = joined_batches(source())
     next(batches)
     batches.close()
 
@@ -74,7 +74,7 @@ def test_source_is_closed_with_what_joins_it() -> None:
 
 
 def test_nothing_to_join_is_nothing() -> None:
-    assert list(joined(made())) == []
+    assert list(joined_batches(made())) == []
 
 
 def test_an_error_of_the_source_is_raised() -> None:
@@ -83,4 +83,4 @@ def test_an_error_of_the_source_is_raised() -> None:
         raise ValueError("damaged")
 
     with pytest.raises(ValueError, match="damaged"):
-        list(joined(source()))
+        list(joined_batches(source()))

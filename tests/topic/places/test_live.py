@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from sparklog.log.transactions import last_stable_offset
 from sparklog.storage.local import LocalFile, LocalStorage
 from sparklog.topic.places import live
-from sparklog.topic.places.discovery import discover, read_layouts
+from sparklog.topic.places.discovery import discover, layouts_by_partition
 from sparklog.topic.places.live import LiveLogs
 from tests.build import Record, control_batch, v2_batch, write_partition
 from tests.log.logs import batch
@@ -27,7 +27,7 @@ def ends(logs: LiveLogs, path: Path) -> dict[str, tuple[int, int]]:
 
 
 def fresh(path: Path) -> dict[str, tuple[int, int]]:
-    found = read_layouts(discover([path]).partitions)
+    found = layouts_by_partition(discover([path]).partitions)
     return {str(at): (each.start_offset, each.end_offset) for at, each in found.items()}
 
 
@@ -84,7 +84,9 @@ def test_look_finds_what_a_fresh_one_finds(
         elif end is None:
             continue
         elif step == "append":
-            (layout,) = read_layouts(each for each in discover([path]).partitions if each.name == folder.name).values()
+            (layout,) = layouts_by_partition(
+                each for each in discover([path]).partitions if each.name == folder.name
+            ).values()
             os.truncate(max(folder.glob("*.log")), layout.end.position)
             append(folder, end, 4)
             next_offset[number] = end + 4
@@ -188,7 +190,7 @@ def test_last_stable_offset_is_what_a_fresh_look_finds(
             log.write_bytes(b"")
             end = int(log.stem)
         if step in ("look", "cut"):
-            (layout,) = read_layouts(discover([path]).partitions).values()
+            (layout,) = layouts_by_partition(discover([path]).partitions).values()
             assert ends(logs, path) == {"t-0": (0, last_stable_offset(layout))}
 
 

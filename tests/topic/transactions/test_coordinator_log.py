@@ -23,7 +23,7 @@ from sparklog.topic.transactions.commit import begin_transactional_id, commit_tr
 from sparklog.topic.transactions.ids import EPOCH_MAX, read_transactional_ids
 from sparklog.topic.transactions.writer import TransactionalWriter, transaction
 from sparklog.topic.write.open_logs import OpenLogs
-from sparklog.write.partition import PartitionLog
+from sparklog.write.partition import LogWriter
 from tests.places import directory_at, folder_at
 from tests.storage.crash import CrashingStorage, crashes
 from tests.system.logs import put, write_log
@@ -211,7 +211,7 @@ def test_transaction_of_which_no_record_was_written_is_ended_too(tmp_path: Path)
     write(tmp_path)
     with TransactionalWriter.open(tmp_path, "loader", CONFIG) as writer:
         writer.begin()
-        with PartitionLog.open(tmp_path / "events-0"), pytest.raises(LockedError):
+        with LogWriter.open(tmp_path / "events-0"), pytest.raises(LockedError):
             writer.append("events", 0, {"value": [b"refused"]})
         assert recorded(tmp_path) == known(tmp_path) == {"loader": ("Ongoing", 2)}
         writer.abort()

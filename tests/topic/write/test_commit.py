@@ -22,13 +22,14 @@ from sparklog.errors import (
 from sparklog.log import files
 from sparklog.log.config import LogConfig
 from sparklog.log.layout import read_layout
+from sparklog.record.format.v2 import OFFSET_MAX
 from sparklog.storage.local_writing import LocalWritableStorage
 from sparklog.topic.write.accumulator import RecordAccumulator, TaskAttempt
 from sparklog.topic.write.commit import ORPHAN_AGE_MS, CommitRequest, abort, commit, sweep
 from sparklog.topic.write.target import find_target
 from sparklog.topic.write.txn_versions import TxnVersion, read_txn_versions
 from sparklog.write.locking import hold
-from sparklog.write.partition import PartitionLog
+from sparklog.write.partition import LogWriter
 from sparklog.write.staging import StagedRun
 from tests.places import directory_at, folder_at, location_of, moved
 from tests.storage.crash import EVERY_LOSS, CrashingStorage, crashes
@@ -90,7 +91,7 @@ def test_commit_that_stops_anywhere_is_seen_whole_or_not_at_all(
         assert {(each.folder, each.task) for each in staged if each.is_alone} == (every if alone is None else alone)
         prepared.append((job, staged))
         (folder / ".kafka_cleanshutdown").write_text("{}")
-        with PartitionLog.open(folder / "events-0", CONFIG):
+        with LogWriter.open(folder / "events-0", CONFIG):
             pass
 
     def run(storage: CrashingStorage, folder: Path) -> None:
@@ -113,7 +114,7 @@ def test_commit_that_stops_anywhere_is_seen_whole_or_not_at_all(
 
 
 def test_commit_stops_at_the_last_offset_that_there_can_be(tmp_path: Path) -> None:
-    base = files.OFFSET_MAX - 10
+    base = OFFSET_MAX - 10
     (tmp_path / "events-0").mkdir()
     (tmp_path / "events-0" / f"{base:020d}.log").touch()
     with pytest.raises(OffsetOutOfRangeError, match=f"events-0 cannot have 30 more offsets from {base} on"):
@@ -413,13 +414,13 @@ def test_commit_and_open_log_keep_each_other_out_by_whatever_path(tmp_path: Path
     (tmp_path / "link").symlink_to(logs)
     job, staged = stage(tmp_path / spelling, NEW)
     job = replace(job, lock_timeout_seconds=0.2)
-    with PartitionLog.open(logs / "events-0") as log:
+    with LogWriter.open(logs / "events-0") as log:
         with pytest.raises(LockedError, match="another writer holds"):
             commit(job, staged, NOW_MS)
         log.append(rows(["old 4"]))
     commit(job, staged, NOW_MS)
     with hold(directory_at(tmp_path / spelling), 1), pytest.raises(LockedError):
-        PartitionLog.open(logs / "events-0", lock_timeout_seconds=0.1)
+        LogWriter.open(logs / "events-0", lock_timeout_seconds=0.1)
     expected = {**BOTH, "events-0": [*OLD_VALUES["events-0"], "old 4", *NEW_VALUES["events-0"]]}
     assert values(logs) == expected
 
@@ -432,7 +433,7 @@ def test_commit_does_not_write_through_a_link(tmp_path: Path) -> None:
     job, staged = stage(logs, NEW)
     (logs / "events-0").rename(disk / "events-0")
     (logs / "events-0").symlink_to(disk / "events-0")
-    with PartitionLog.open(disk / "events-0") as log:
+    with LogWriter.open(disk / "events-0") as log:
         with pytest.raises(InvalidOptionError, match=r"logs/events-0 is a link to .*disk/events-0"):
             commit(job, staged, NOW_MS)
         log.append(rows(["old 4"]))

@@ -10,7 +10,7 @@ import pytest
 
 from sparklog.errors import InvalidOptionError
 from sparklog.log.config import LogConfig
-from sparklog.log.properties import APPEND
+from sparklog.log.properties import AT_APPEND
 from sparklog.topic.write.configs import read_properties, stored_configs, topic_config, update_configs
 from sparklog.topic.write.target import WriteTarget
 from tests.golden import golden_set
@@ -110,9 +110,9 @@ def test_what_the_caller_says_is_over_what_is_stored_and_that_over_defaults() ->
 def test_stored_properties_are_not_warned_of_where_they_do_nothing(caplog: pytest.LogCaptureFixture) -> None:
     config = topic_config("a", LogConfig(), {"a": {"file.delete.delay.ms": "7", "flush.ms": "5"}})
     with caplog.at_level(logging.WARNING, "sparklog"):
-        config.warn_idle(APPEND)
+        config.warn_idle(AT_APPEND)
     assert caplog.text == ""
-    assert "file.delete.delay.ms" in LogConfig.from_properties({"file.delete.delay.ms": "7"}).idle(APPEND)
+    assert "file.delete.delay.ms" in LogConfig.from_properties({"file.delete.delay.ms": "7"}).idle(AT_APPEND)
 
 
 def test_contradiction_between_caller_and_store_names_the_topic() -> None:

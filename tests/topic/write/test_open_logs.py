@@ -14,7 +14,7 @@ from sparklog.log.layout import read_layout
 from sparklog.topic.log_manager import LogManager
 from sparklog.topic.transactions.writer import transaction
 from sparklog.topic.write.open_logs import OpenLogs, SharedLogs
-from sparklog.write.partition import PartitionLog
+from sparklog.write.partition import LogWriter
 from tests.places import directory_at, folder_at
 
 ROWS = {"value": [b"a"]}
@@ -49,9 +49,9 @@ def test_log_is_open_until_its_last_writer_lets_go(tmp_path: Path) -> None:
     assert [each.append(folder, ROWS) for each in (first, second)] == [(0, 0), (1, 1)]
     first.close()
     with pytest.raises(LockedError, match="is open in this process"):
-        PartitionLog.open(tmp_path / "events-0")
+        LogWriter.open(tmp_path / "events-0")
     second.close()
-    PartitionLog.open(tmp_path / "events-0").close()
+    LogWriter.open(tmp_path / "events-0").close()
     assert second.append(folder, ROWS) == (2, 2)
     second.close()
 
@@ -62,7 +62,7 @@ def test_log_that_is_closed_for_a_while_is_opened_by_the_next_append(tmp_path: P
     for each in (first, second):
         each.append(folder, ROWS)
     with first.closed([folder]):
-        PartitionLog.open(tmp_path / "events-0").close()
+        LogWriter.open(tmp_path / "events-0").close()
     second.flush(folder)
     assert second.append(folder, ROWS) == (2, 2)
     for each in (first, second):
@@ -77,14 +77,14 @@ def test_log_that_cannot_be_synced_is_an_error_of_every_writer_that_shares_it(
     first, second = shared_logs(), shared_logs()
     for each in (first, second):
         each.append(folder, ROWS)
-    whole = getattr(PartitionLog, method)
+    whole = getattr(LogWriter, method)
 
-    def fail(self: PartitionLog) -> Any:
+    def fail(self: LogWriter) -> Any:
         whole(self)
         raise StorageError("the disk is gone")
 
     with monkeypatch.context() as patched:
-        patched.setattr(PartitionLog, method, fail)
+        patched.setattr(LogWriter, method, fail)
         with pytest.raises(StorageError, match="the disk is gone"):
             {"flush": lambda: first.flush(folder), "close": lambda: enter(first.closed([folder]))}[method]()
     with pytest.raises(StorageError, match="the disk is gone"):
@@ -100,5 +100,5 @@ def test_logs_of_a_directory_are_named_by_topic_and_partition(tmp_path: Path) ->
     with OpenLogs(directory_at(tmp_path), LogConfig()) as logs:
         assert logs.append("events", 3, ROWS) == (0, 0)
         with logs.closed(["events-3", "events-4"]):
-            PartitionLog.open(tmp_path / "events-3").close()
-    PartitionLog.open(tmp_path / "events-3").close()
+            LogWriter.open(tmp_path / "events-3").close()
+    LogWriter.open(tmp_path / "events-3").close()

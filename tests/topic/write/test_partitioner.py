@@ -17,14 +17,14 @@ from hypothesis import strategies as st
 from kafka.partitioner.default import murmur2 as kafka_murmur2
 
 from sparklog.errors import InvalidOptionError
+from sparklog.record.format.streams import Int64s
 from sparklog.record.kernels import hash as kernels_hash
 from sparklog.topic.write.partitioner import (
     DefaultPartitioner,
-    Int64s,
     RoundRobinPartitioner,
     assign_partitions,
+    key_hashes,
     make_partitioner,
-    murmur2,
     partitions_of_keys,
     row_bytes,
 )
@@ -54,14 +54,14 @@ def alike(rows: int, row_bytes: int = 1) -> Int64s:
 @pytest.mark.parametrize("arrow_type", BINARY_TYPES, ids=str)
 def test_murmur2_of_kafkas_own_vectors(arrow_type: pa.DataType) -> None:
     keys = pa.array([key for key, _, _ in VECTORS], pa.binary()).cast(arrow_type)
-    assert murmur2(keys).tolist() == [hashed for _, hashed, _ in VECTORS]
+    assert key_hashes(keys).tolist() == [hashed for _, hashed, _ in VECTORS]
     assert partitions_of_keys(keys, 10).tolist() == [partition for _, _, partition in VECTORS]
 
 
 @given(keys=st.lists(st.binary(max_size=70), max_size=20))
 def test_murmur2_is_that_of_kafka_python(keys: list[bytes]) -> None:
     expected = np.array([kafka_murmur2(key) for key in keys], dtype=np.uint32).astype(np.int32)
-    np.testing.assert_array_equal(murmur2(pa.array(keys, pa.binary())), expected)
+    np.testing.assert_array_equal(key_hashes(pa.array(keys, pa.binary())), expected)
 
 
 @given(keys=KEYS, cut=st.integers(0, 40))
@@ -69,12 +69,12 @@ def test_murmur2_of_a_slice_is_that_of_its_keys(keys: list[bytes | None], cut: i
     array = pa.array(keys, pa.binary())
     valid = [key is not None for key in keys[cut:]]
     copied = pa.array(keys[cut:], pa.binary())
-    np.testing.assert_array_equal(murmur2(array.slice(cut))[valid], murmur2(copied)[valid])
+    np.testing.assert_array_equal(key_hashes(array.slice(cut))[valid], key_hashes(copied)[valid])
 
 
 def test_keys_of_another_type_are_refused() -> None:
     with pytest.raises(InvalidOptionError, match="keys must be binary or string, and are int64"):
-        murmur2(pa.array([1]))
+        key_hashes(pa.array([1]))
 
 
 @pytest.mark.parametrize("offsets", [[0, 9], [3, 2], [-1, 2], [0]])
@@ -89,7 +89,7 @@ def test_damaged_arrow_array_is_refused() -> None:
     offsets = pa.py_buffer(np.array([0, 100, 3], dtype=np.int32))
     keys = pa.Array.from_buffers(pa.binary(), 2, [None, offsets, pa.py_buffer(b"abc")])
     with pytest.raises(InvalidOptionError, match="not a valid Arrow array"):
-        murmur2(keys)
+        key_hashes(keys)
 
 
 @given(keys=KEYS, partitions=st.integers(1, 2**31 - 1), seed=st.integers(0, 2**64))

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparklog.topic.write.routing import grouped
+from sparklog.topic.write.routing import grouped_by_partition
 
 # Numbers on both sides of what 16 bits hold, few enough to recur.
 PARTITIONS = st.lists(st.sampled_from([0, 1, 2, 7, 32_767, 32_768, 2**31 - 1]), max_size=60)
@@ -29,7 +29,7 @@ def numbered(count: int) -> pa.RecordBatch:
 
 
 def parted(rows: pa.RecordBatch, partitions: list[int]) -> list[tuple[int, pa.RecordBatch]]:
-    found = grouped(rows, np.array(partitions, dtype=np.int32))
+    found = grouped_by_partition(rows, np.array(partitions, dtype=np.int32))
     starts = [0, *found.ends.tolist()]
     return [
         (number, found.rows.slice(start, end - start))
@@ -56,7 +56,7 @@ def test_rows_of_a_partition_stay_whole_and_in_order(partitions: list[int]) -> N
 @settings(deadline=None)
 @given(PARTITIONS, st.integers(0, 2000))
 def test_portions_are_the_same_rows_and_cut_no_partition(partitions: list[int], bytes_max: int) -> None:
-    found = grouped(numbered(len(partitions)), np.array(partitions, dtype=np.int32))
+    found = grouped_by_partition(numbered(len(partitions)), np.array(partitions, dtype=np.int32))
     portions = list(found.portions(bytes_max))
     assert [number for each in portions for number in each.partitions] == sorted(set(partitions))
     assert [row for each in portions for row in each.rows.to_pylist()] == found.rows.to_pylist()
