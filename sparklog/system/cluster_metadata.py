@@ -26,7 +26,7 @@ from sparklog.errors import CorruptLogError, MessageDecodeError
 from sparklog.log.files import METADATA_TOPIC
 from sparklog.system.cluster_state import ClusterState
 from sparklog.system.codecs import NO_UUID, MessageFields
-from sparklog.system.framed import FRAMED_HISTORY_SCHEMA, RECORD_FIELDS, FramedRecord, decode_frame, framed_history
+from sparklog.system.framed import RECORD_FIELDS, FramedRecord, decode_frame, framed_history
 from sparklog.system.messages import is_known_frame, message
 from sparklog.system.metadata_snapshots import control_batches, newest_snapshot
 from sparklog.system.records import TIMESTAMP, TRANSACTION_COLUMN, InternalLog, Undecodable, arrays_of, known
@@ -42,8 +42,6 @@ _MARKERS: Final = {b"\x01\x17": _BEGIN, b"\x01\x18": _END, b"\x01\x19": _ABORT}
 
 # A control record's key is its version and its type, int16 each; the value begins with its version.
 _KRAFT_VERSION, _KRAFT_VERSION_TYPE = "kraft.version", b"\0\5"
-
-HISTORY_SCHEMA: Final = FRAMED_HISTORY_SCHEMA
 RECORDS_SCHEMA: Final = pa.schema(
     [*RECORD_FIELDS, ("log_offset", pa.int64()), ("timestamp", TIMESTAMP), ("snapshot", pa.int64())]
 )

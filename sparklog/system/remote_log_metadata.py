@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from sparklog.errors import MessageDecodeError
 from sparklog.system.codecs import MessageFields
-from sparklog.system.framed import FRAMED_HISTORY_SCHEMA, FramedRecord, decode_frame, framed_history
+from sparklog.system.framed import FramedRecord, decode_frame, framed_history
 from sparklog.system.records import TIMESTAMP, InternalLog, Undecodable, arrays_of, known
 
 TOPIC: Final = "__remote_log_metadata"
@@ -45,8 +45,6 @@ SCHEMA: Final = pa.schema(
     ]
 )
 """A segment in remote storage. ``end_offset`` is the offset of its last record, as Kafka has it there."""
-
-HISTORY_SCHEMA: Final = FRAMED_HISTORY_SCHEMA
 
 
 def current_segments(log: InternalLog, unreadable: Undecodable) -> pa.Table:

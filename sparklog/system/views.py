@@ -16,6 +16,7 @@ from sparklog.system import (
     share_group_state,
     transaction_state,
 )
+from sparklog.system.framed import FRAMED_HISTORY_SCHEMA
 from sparklog.system.records import InternalLog, Undecodable
 
 CurrentRows = Callable[[InternalLog, Undecodable], pa.Table]
@@ -111,12 +112,12 @@ VIEWS: Final = {
             "remote_log_segments",
             remote_log_metadata.TOPIC,
             remote_log_metadata.SCHEMA,
-            remote_log_metadata.HISTORY_SCHEMA,
+            FRAMED_HISTORY_SCHEMA,
             remote_log_metadata.current_segments,
             remote_log_metadata.segments_history,
         ),
         *(
-            View(name, cluster_metadata.TOPIC, schema, cluster_metadata.HISTORY_SCHEMA, current, history)
+            View(name, cluster_metadata.TOPIC, schema, FRAMED_HISTORY_SCHEMA, current, history)
             for name, schema, current, history in _OF_CLUSTER
         ),
     )
