@@ -65,6 +65,21 @@ IMPORTED_BY_NAME = {
     ("values/named.py", "module_name"),  # a decoder or a partitioner of the user's own
     ("values/libraries.py", "module"),  # fastavro and protobuf, which are optional
 }
+# Public names that several modules define, and why each may. All others mean one thing.
+IDIOMS = {
+    "FUNCTIONS": "what a codec is loaded for; its module is found by the codec's name",
+    "TOPIC": "the internal topic that a module reads",
+    "SCHEMA": "the columns of the one table that a module makes",
+    "HISTORY_SCHEMA": "the columns of that table with every record in it",
+    "clean": "a job: its function, with Spark, its command, and what prints it",
+    "copy": "a job",
+    "export": "a job",
+    "load": "a job",
+    "describe": "a job",
+    "verify": "a job, and a command of ledgers",
+    "delete_records": "a public function, and its command",
+    "lag": "a public function, and the command that shows a stream's",
+}
 # What reaches files, processes and the machine behind a storage's back.
 FILE_SYSTEM = {"os", "pathlib", "fcntl", "shutil", "glob", "tempfile", "stat", "mmap", "errno"}
 OUTSIDE_OF_STORAGE = {
@@ -306,6 +321,27 @@ def test_modules_and_functions_stay_small(path: Path) -> None:
             body = [part for part in node.body if not isinstance(part, ast.Expr)]
             lines = (node.end_lineno or 0) - (body[0].lineno if body else node.lineno)
             assert lines <= FUNCTION_LINES_MAX, f"{name(path)}: {node.name} has {lines} lines"
+
+
+def public_names(path: Path) -> Iterator[str]:
+    """Yield what a module defines. Columns that one statement numbers are read with their table."""
+    for node in ast.parse(path.read_text()).body:
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            found = [node.name]
+        else:
+            targets = getattr(node, "targets", [getattr(node, "target", None)])
+            found = [target.id for target in targets if isinstance(target, ast.Name)]
+        yield from (each for each in found if not each.startswith("_"))
+
+
+def test_public_names_mean_one_thing() -> None:
+    homes: dict[str, set[str]] = {}
+    for path in IN_ROOMS:
+        for each in public_names(path):
+            homes.setdefault(each, set()).add(name(path))
+    several = {each: sorted(where) for each, where in homes.items() if len(where) > 1}
+    assert {each: where for each, where in several.items() if each not in IDIOMS} == {}
+    assert set(IDIOMS) == set(several)
 
 
 def test_importing_the_package_imports_nothing_slow() -> None:
