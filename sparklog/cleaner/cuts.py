@@ -8,10 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sparklog.errors import OffsetOutOfRangeError
+from sparklog.log.clock import Time
 from sparklog.log.layout import PartitionLayout
 from sparklog.log.reader import LogReader
 from sparklog.log.segment import OffsetPosition
-from sparklog.log.times import Time
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,13 +25,12 @@ from sparklog.cleaner.removal import remove_before
 from sparklog.cleaner.swap import remove_set_aside, set_aside
 from sparklog.errors import InvalidOptionError
 from sparklog.log import files
-from sparklog.log.clock import wall_clock_ms
+from sparklog.log.clock import Time, wall_clock_ms
 from sparklog.log.config import LogConfig
 from sparklog.log.files import TopicPartition
 from sparklog.log.folders import refuse_to_write
 from sparklog.log.layout import read_layout
 from sparklog.log.places import PartitionFolder
-from sparklog.log.times import Time
 from sparklog.write.journal import apply_journal
 from sparklog.write.locking import hold, refuse_link
 from sparklog.write.recovery import recover_log

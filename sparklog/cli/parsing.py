@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from sparklog.errors import InvalidOptionError
-from sparklog.log.times import iso_milliseconds
+from sparklog.log.clock import iso_milliseconds
 
 _UNIT_SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 

@@ -16,11 +16,11 @@ from typing import Any, Final, NamedTuple
 import pyarrow as pa
 
 from sparklog.errors import DataLossError, InvalidOptionError, NoOffsetForPartitionError, OffsetOutOfRangeError
+from sparklog.log.clock import Time, to_ms
 from sparklog.log.files import TopicPartition
 from sparklog.log.log_identity import LogIdentity, end_batch
 from sparklog.log.places import PartitionFolder
 from sparklog.log.reader import LogReader
-from sparklog.log.times import Time, to_ms
 from sparklog.storage.base import Stamp
 from sparklog.topic.places.live import LiveLog, LiveLogs, stamps_of
 

@@ -14,6 +14,7 @@ from typing import Any, Final, Literal, Self, get_args
 import pyarrow as pa
 
 from sparklog.errors import CorruptBatchError, InvalidOptionError, OffsetOutOfRangeError, SeglogError
+from sparklog.log.clock import Time, to_ms
 from sparklog.log.folders import refuse_to_read
 from sparklog.log.layout import PartitionLayout, read_layout
 from sparklog.log.places import LogDirectory, PartitionFolder
@@ -22,7 +23,6 @@ from sparklog.log.raw_batches import RawBatch, raw_batches_of
 from sparklog.log.scan import first_damaged, located, refuse_damaged_end, scan_range
 from sparklog.log.segment import Segment, Window
 from sparklog.log.time_lookup import LATEST, first_offset_at, starts_by_file_times
-from sparklog.log.times import Time, to_ms
 from sparklog.log.transactions import TransactionMarkers, last_stable_offset
 from sparklog.log.where_parser import parse_where
 from sparklog.record.decode.columns import LIMITS, BatchDecoder, DecodeLimits

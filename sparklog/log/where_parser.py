@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from sparklog.errors import InvalidOptionError, did_you_mean
-from sparklog.log.times import iso_milliseconds_around
+from sparklog.log.clock import iso_milliseconds_around
 from sparklog.record.decode.where import (
     ABOVE,
     AT_LEAST,

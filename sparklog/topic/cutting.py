@@ -13,9 +13,9 @@ from typing import Protocol
 
 from sparklog.cleaner import truncation
 from sparklog.cleaner.cuts import Cut, Extent
+from sparklog.log.clock import Time
 from sparklog.log.config import LogConfig
 from sparklog.log.places import PartitionFolder
-from sparklog.log.times import Time
 from sparklog.storage.registry import PathText
 from sparklog.topic.places.discovery import place_at
 from sparklog.topic.write.configs import stored_configs, topic_config

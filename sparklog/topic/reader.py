@@ -11,9 +11,9 @@ from typing import Any, Final, Self
 import pyarrow as pa
 
 from sparklog.errors import InvalidOptionError, SeglogError
+from sparklog.log.clock import Time, to_ms
 from sparklog.log.files import TopicPartition
 from sparklog.log.reader import LOG_SCHEMA, IsolationLevel, LogReader
-from sparklog.log.times import Time, to_ms
 from sparklog.log.where_parser import parse_where
 from sparklog.record.decode.columns import LIMITS, DecodeLimits
 from sparklog.record.decode.where import Where

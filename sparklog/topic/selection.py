@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from sparklog.errors import InvalidOptionError
+from sparklog.log.clock import Time, to_ms
 from sparklog.log.files import TopicPartition, checked_partition
 from sparklog.log.properties import option
-from sparklog.log.times import Time, to_ms
 from sparklog.storage.registry import PathText, paths_of
 
 if TYPE_CHECKING:

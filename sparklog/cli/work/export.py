@@ -18,9 +18,9 @@ from sparklog.jobs.export.arguments import ExportSummary
 from sparklog.jobs.export.arguments import export as run_export
 from sparklog.jobs.run.job import OF_ONE_PARTITION
 from sparklog.jobs.source import LogSource, source_of
+from sparklog.log.clock import iso_milliseconds
 from sparklog.log.files import TopicPartition
 from sparklog.log.properties import taken
-from sparklog.log.times import iso_milliseconds
 from sparklog.topic.places.discovery import named
 from sparklog.topic.places.ranges import ReadRange
 from sparklog.topic.selection import Selection

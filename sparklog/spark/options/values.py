@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from sparklog.errors import InvalidOptionError
+from sparklog.log.clock import iso_milliseconds
 from sparklog.log.files import TopicPartition
 from sparklog.log.properties import shown
-from sparklog.log.times import iso_milliseconds
 from sparklog.spark.options.parsing import integer, is_long, location
 from sparklog.spark.options.schema import check_columns
 from sparklog.storage.registry import Location

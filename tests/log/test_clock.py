@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparklog.errors import InvalidOptionError
-from sparklog.log.times import iso_milliseconds, to_ms
+from sparklog.log.clock import iso_milliseconds, to_ms
 
 
 @given(st.integers(-(2**45), 2**45), st.integers(-14, 14))
