@@ -35,6 +35,11 @@ BELOW["cli"] = BELOW["jobs"] | {"jobs", "clients"}
 # The order of what is inside a room: sub-rooms and single modules, each of which knows only those before it.
 INDOORS: dict[str, tuple[str, ...]] = {
     "record": ("format", "kernels", "codecs", "batches", "decode", "encode", "rewrite"),
+    "log": (
+        *("index", "files", "clock", "checkpoints", "group_offsets", "properties", "config", "places"),
+        *("folders", "damage", "segment", "journal", "layout", "log_identity", "losses", "raw_batches", "scan"),
+        *("filters", "producer_state", "scan_past_damage", "transactions", "reader"),
+    ),
     "jobs": (
         *("files", "ledger", "targets", "check", "run", "clean", "landing", "source", "summary"),
         *("named_logs", "description", "verification", "copy", "export", "load"),

@@ -23,12 +23,12 @@ from sparklog.jobs.run.shares import even_share
 from sparklog.log import files
 from sparklog.log.checkpoints import parse_leader_epochs, parse_offset_checkpoint, parse_topic_id
 from sparklog.log.files import TopicPartition
+from sparklog.log.filters.where_parser import parse_where
 from sparklog.log.layout import PartitionLayout, read_layout
 from sparklog.log.log_identity import LOG_ID, TOPIC_ID, LogIdentity, end_batch, read_log_id
 from sparklog.log.places import LogDirectory, PartitionFolder, is_within
 from sparklog.log.reader import LogReader
 from sparklog.log.transactions import last_stable_offset
-from sparklog.log.where_parser import parse_where
 from sparklog.record.decode.where import Where
 from sparklog.storage.base import Storage
 from sparklog.storage.registry import PathText

@@ -15,16 +15,16 @@ import pyarrow as pa
 
 from sparklog.errors import CorruptBatchError, InvalidOptionError, OffsetOutOfRangeError, SeglogError
 from sparklog.log.clock import Time, to_ms
+from sparklog.log.filters.pruning import pruned_range
+from sparklog.log.filters.time_lookup import LATEST, first_offset_at, starts_by_file_times
+from sparklog.log.filters.where_parser import parse_where
 from sparklog.log.folders import refuse_to_read
 from sparklog.log.layout import PartitionLayout, read_layout
 from sparklog.log.places import LogDirectory, PartitionFolder
-from sparklog.log.pruning import pruned_range
 from sparklog.log.raw_batches import RawBatch, raw_batches_of
 from sparklog.log.scan import first_damaged, located, refuse_damaged_end, scan_range
 from sparklog.log.segment import Segment, Window
-from sparklog.log.time_lookup import LATEST, first_offset_at, starts_by_file_times
 from sparklog.log.transactions import TransactionMarkers, last_stable_offset
-from sparklog.log.where_parser import parse_where
 from sparklog.record.decode.columns import LIMITS, BatchDecoder, DecodeLimits
 from sparklog.record.decode.where import Constant, Where
 from sparklog.record.decode.where_program import BatchFilter
@@ -206,8 +206,8 @@ class LogReader:
             Whether it is an error, or a warning, that a broker removed records of the range while it was read.
         where : str, optional
             Which records are wanted, such as ``key = 'user-1' AND timestamp >= '2026-03-02'``, in the language of
-            `sparklog.log.where_parser`. The others are not copied. What offsets and times rule out is not decoded,
-            and where indexes say so not read either.
+            `sparklog.log.filters.where_parser`. The others are not copied. What offsets and times rule out is not
+            decoded, and where indexes say so not read either.
         max_bytes : int, optional
             How many bytes the records of a batch have at most, but for one of a single record; by default 8 MiB.
 

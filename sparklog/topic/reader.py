@@ -13,8 +13,8 @@ import pyarrow as pa
 from sparklog.errors import InvalidOptionError, SeglogError
 from sparklog.log.clock import Time, to_ms
 from sparklog.log.files import TopicPartition
+from sparklog.log.filters.where_parser import parse_where
 from sparklog.log.reader import LOG_SCHEMA, IsolationLevel, LogReader
-from sparklog.log.where_parser import parse_where
 from sparklog.record.decode.columns import LIMITS, DecodeLimits
 from sparklog.record.decode.where import Where
 from sparklog.record.format.arrays import bounded, scalar_of

@@ -14,8 +14,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sparklog.errors import CorruptBatchError
+from sparklog.log.filters.where_parser import parse_where
 from sparklog.log.reader import LogReader, open_log
-from sparklog.log.where_parser import parse_where
 from sparklog.record.decode.columns import BatchDecoder
 from sparklog.record.format.headers import BatchHeaders
 from tests.build import Record, v2_batch, write_partition

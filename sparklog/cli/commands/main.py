@@ -41,7 +41,7 @@ from sparklog.cli.parsing import milliseconds_of
 from sparklog.cli.work import describe as describing
 from sparklog.errors import InvalidOptionError, SeglogError
 from sparklog.jobs.named_logs import logs_at
-from sparklog.log.where_parser import parse_where
+from sparklog.log.filters.where_parser import parse_where
 
 _FAILED = 1
 _CANNOT = 2

@@ -109,7 +109,7 @@ def clean(
         and has a column ``key``. In a log directory, folders of deleted topics are removed as well, and staged files
         with such a record: a write that has not committed it yet fails.
     erase_where : str, optional
-        Erase the records that pass this filter; see `sparklog.log.where_parser`.
+        Erase the records that pass this filter; see `sparklog.log.filters.where_parser`.
     blank : str, optional
         ``null`` or ``empty``: erased records stay, and their values become null or empty.
     recompress : str, optional

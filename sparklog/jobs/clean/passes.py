@@ -9,7 +9,7 @@ from sparklog.cleaner.erasure import ErasurePass
 from sparklog.cleaner.partition import CleanPass
 from sparklog.errors import InvalidOptionError
 from sparklog.jobs.clean.keys import Keys, read_keys
-from sparklog.log.where_parser import parse_where
+from sparklog.log.filters.where_parser import parse_where
 from sparklog.record.codecs.table import CODEC_IDS, refuse_codec
 from sparklog.record.decode.where import Where
 from sparklog.record.rewrite.changes import EMPTY, NULL

@@ -1,7 +1,7 @@
 """Represents the filter of a read as a tree of tests over columns.
 
-`sparklog.log.where_parser` makes the tree from text, and `sparklog.record.kernels.filter` tests records by it. This
-module derives from the tree alone which partitions, offsets and times the passing records can have.
+`sparklog.log.filters.where_parser` makes the tree from text, and `sparklog.record.kernels.filter` tests records by it.
+This module derives from the tree alone which partitions, offsets and times the passing records can have.
 
 Null is treated as in SQL: a test of null is neither true nor false, and a record passes only if the filter is true.
 `NOT` is pushed down to the tests when the tree is made, by De Morgan's laws, which hold for three truth values as well.

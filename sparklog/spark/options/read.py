@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from sparklog.errors import InvalidOptionError
 from sparklog.log.files import TopicPartition
+from sparklog.log.filters.where_parser import parse_where
 from sparklog.log.properties import option
-from sparklog.log.where_parser import parse_where
 from sparklog.record.decode.where import Where
 from sparklog.record.format.limits import DECOMPRESSED_BYTES_LIMIT, DECOMPRESSED_BYTES_MAX
 from sparklog.spark.options.limits import TASKS_MAX

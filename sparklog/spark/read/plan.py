@@ -16,10 +16,10 @@ from itertools import pairwise
 
 from sparklog.errors import DataLossError, InvalidOptionError, did_you_mean
 from sparklog.log.files import TopicPartition
+from sparklog.log.filters.pruning import floor_boundary, pruned_range
 from sparklog.log.folders import listed
 from sparklog.log.layout import PartitionLayout
 from sparklog.log.places import PartitionFolder
-from sparklog.log.pruning import floor_boundary, pruned_range
 from sparklog.log.transactions import last_stable_offset
 from sparklog.spark.options.limits import TASKS_MAX, match_time
 from sparklog.spark.options.read import SeglogOptions

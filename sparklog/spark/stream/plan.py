@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 
 from sparklog.errors import DataLossError, InvalidOptionError
 from sparklog.log.files import TopicPartition
+from sparklog.log.filters.pruning import pruned_range
 from sparklog.log.log_identity import LOG_ID, TOPIC_ID
 from sparklog.log.properties import LONG_MAX
-from sparklog.log.pruning import pruned_range
 from sparklog.spark.options.read import SeglogOptions
 from sparklog.spark.read.plan import (
     check_specified,

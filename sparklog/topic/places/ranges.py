@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from sparklog.log.files import TopicPartition
+from sparklog.log.filters.pruning import boundary_near, position_before
 from sparklog.log.layout import PartitionLayout
 from sparklog.log.places import PartitionFolder
-from sparklog.log.pruning import boundary_near, position_before
 from sparklog.log.segment import Segment
 from sparklog.topic.places.discovery import named
 

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sparklog.errors import CorruptBatchError
-from sparklog.log.where_parser import parse_where
+from sparklog.log.filters.where_parser import parse_where
 from sparklog.record.batches.framing import scan_headers
 from sparklog.record.decode.columns import decode_batches
 from sparklog.record.decode.where import Where

@@ -23,7 +23,7 @@ from tests.build import Record
 RANDOM_BYTES = """
 import random, sys
 import numpy as np
-from sparklog.log.where_parser import parse_where
+from sparklog.log.filters.where_parser import parse_where
 from sparklog.record.kernels import scan as kernels
 from sparklog.record.kernels import legacy as kernels_legacy
 from sparklog.record.kernels import v2 as kernels_v2

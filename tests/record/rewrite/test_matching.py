@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparklog.errors import InvalidOptionError
-from sparklog.log.where_parser import parse_where
+from sparklog.log.filters.where_parser import parse_where
 from sparklog.record.batches.framing import scan_headers
 from sparklog.record.decode.where_program import program_of
 from sparklog.record.rewrite.matching import AnyOf, KeySet, Matcher, Passing, is_data, key_set

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparklog.errors import InvalidOptionError
-from sparklog.log.where_parser import DEPTH_MAX, LENGTH_MAX, parse_where
+from sparklog.log.filters.where_parser import DEPTH_MAX, LENGTH_MAX, parse_where
 from sparklog.record.decode.where import (
     INT64_MAX,
     INT64_MIN,
