@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from sparklog.clients.consumer import Consumer
     from sparklog.clients.producer import Producer
     from sparklog.log.config import LogConfig
-    from sparklog.log.raw_batches import decode
     from sparklog.log.reader import LogReader, open_log
+    from sparklog.log.scans.raw_batches import decode
     from sparklog.spark.jobs import clean, copy, describe, export, load, verify
     from sparklog.spark.read.partitions import with_partition
     from sparklog.spark.source import register
@@ -74,7 +74,7 @@ _HOMES = {
     "TransactionalWriter": "sparklog.topic.transactions.writer",
     "clean": "sparklog.spark.jobs",
     "copy": "sparklog.spark.jobs",
-    "decode": "sparklog.log.raw_batches",
+    "decode": "sparklog.log.scans.raw_batches",
     "delete_records": "sparklog.topic.cutting",
     "describe": "sparklog.spark.jobs",
     "export": "sparklog.spark.jobs",

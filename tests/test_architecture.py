@@ -37,8 +37,8 @@ INDOORS: dict[str, tuple[str, ...]] = {
     "record": ("format", "kernels", "codecs", "batches", "decode", "encode", "rewrite"),
     "log": (
         *("index", "files", "clock", "checkpoints", "group_offsets", "properties", "config", "places"),
-        *("folders", "damage", "segment", "journal", "layout", "log_identity", "losses", "raw_batches", "scan"),
-        *("filters", "producer_state", "scan_past_damage", "transactions", "reader"),
+        *("folders", "damage", "segment", "journal", "layout", "log_identity", "losses", "scans", "filters"),
+        *("producer_state", "transactions", "reader"),
     ),
     "jobs": (
         *("files", "ledger", "targets", "check", "run", "clean", "landing", "source", "summary"),
@@ -112,7 +112,7 @@ DEFERRED = {
         "log/segment.py",
         "sparklog.record.batches.wrappers",
     ),  # hardly a log begins with a wrapper that does not say its offset
-    ("log/scan.py", "sparklog.record.decode.columns"),  # a plan without transactions checks nothing
+    ("log/scans/of_range.py", "sparklog.record.decode.columns"),  # a plan without transactions checks nothing
     ("log/damage.py", "sparklog.record.kernels.search"),  # most logs are not damaged
     ("spark/source.py", "sparklog.spark.read.plan"),  # Spark's look-up imports the source, and should load little else
     ("spark/source.py", "sparklog.spark.options.write"),  # who reads does not write

@@ -17,7 +17,7 @@ from sparklog.cleaner.partition import PassDone
 from sparklog.cleaner.rewriting import Rewriter
 from sparklog.errors import InvalidOptionError
 from sparklog.log.producer_state import AbortedTransaction
-from sparklog.log.scan import refuse_damaged_window
+from sparklog.log.scans.of_range import refuse_damaged_window
 from sparklog.log.segment import Window
 from sparklog.log.transactions import EndMarkers, TransactionState
 from sparklog.record.decode.columns import LIMITS, DecodeLimits

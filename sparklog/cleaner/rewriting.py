@@ -23,7 +23,7 @@ from sparklog.cleaner.throttle import Throttle
 from sparklog.log.config import LogConfig
 from sparklog.log.losses import refuse_cut_end
 from sparklog.log.places import PartitionFolder
-from sparklog.log.scan import refuse_damaged_window
+from sparklog.log.scans.of_range import refuse_damaged_window
 from sparklog.log.segment import Segment, Window
 from sparklog.record.format import v2
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from sparklog.log.producer_state import AbortedTransaction, Producers
-from sparklog.log.scan import refuse_damaged_window
+from sparklog.log.scans.of_range import refuse_damaged_window
 from sparklog.log.segment import Segment, Window
 from sparklog.record.decode.where_program import Mask
 from sparklog.record.format import v2

@@ -17,7 +17,7 @@ from sparklog.inspect.verify_segment import Finding, Severity, unreadable
 from sparklog.log import files
 from sparklog.log.checkpoints import parse_leader_epochs
 from sparklog.log.places import join_path, split_path
-from sparklog.log.scan_past_damage import CheckedBatches
+from sparklog.log.scans.past_damage import CheckedBatches
 from sparklog.log.segment import Segment
 from sparklog.storage.base import Storage
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from sparklog.inspect.verify_segment import Finding, Severity
-from sparklog.log.scan_past_damage import CheckedBatches
+from sparklog.log.scans.past_damage import CheckedBatches
 from sparklog.log.segment import RELATIVE_OFFSET_MAX, Segment
 from sparklog.record.format import v2
 

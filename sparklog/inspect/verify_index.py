@@ -25,7 +25,7 @@ from sparklog.inspect.verify_gaps import Gap
 from sparklog.inspect.verify_segment import Finding, Severity
 from sparklog.log import files
 from sparklog.log.index import OFFSET_ENTRY, TIME_ENTRY, TRANSACTION_ENTRY, Entries, read_entries
-from sparklog.log.scan_past_damage import CheckedBatches, Flags
+from sparklog.log.scans.past_damage import CheckedBatches, Flags
 from sparklog.log.segment import Segment
 from sparklog.record.format import v2
 from sparklog.record.format.streams import Int64s

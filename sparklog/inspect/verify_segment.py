@@ -1,6 +1,6 @@
 """Verifies every batch of one segment, and makes findings about the bytes that are no sound batch.
 
-Damage is a value here, a `Finding`, and never ends the scan; see `sparklog.log.scan_past_damage`. Batches with a wrong
+Damage is a value here, a `Finding`, and never ends the scan; see `sparklog.log.scans.past_damage`. Batches with a wrong
 checksum or content are passed on too, and marked, so that an index is not blamed for the damage of its log.
 """
 
@@ -16,7 +16,7 @@ import numpy as np
 from sparklog.errors import CorruptLogError, SeglogError
 from sparklog.log.damage import Damage, DamageKind
 from sparklog.log.layout import DirectoryView
-from sparklog.log.scan_past_damage import CheckedBatches, Unreadable, scan_past_damage
+from sparklog.log.scans.past_damage import CheckedBatches, Unreadable, scan_past_damage
 from sparklog.log.segment import Segment
 from sparklog.record.format.headers import BatchHeaders
 from sparklog.record.format.streams import Int64s

@@ -46,7 +46,7 @@ from sparklog.log import files
 from sparklog.log.index import TRANSACTION_ENTRY
 from sparklog.log.layout import PartitionLayout, batch_holding
 from sparklog.log.places import PartitionFolder
-from sparklog.log.scan import scan_range
+from sparklog.log.scans.of_range import scan_range
 from sparklog.log.segment import Window
 from sparklog.record.format import v2
 

@@ -21,8 +21,8 @@ from sparklog.log.filters.where_parser import parse_where
 from sparklog.log.folders import refuse_to_read
 from sparklog.log.layout import PartitionLayout, read_layout
 from sparklog.log.places import LogDirectory, PartitionFolder
-from sparklog.log.raw_batches import RawBatch, raw_batches_of
-from sparklog.log.scan import first_damaged, located, refuse_damaged_end, scan_range
+from sparklog.log.scans.of_range import first_damaged, located, refuse_damaged_end, scan_range
+from sparklog.log.scans.raw_batches import RawBatch, raw_batches_of
 from sparklog.log.segment import Segment, Window
 from sparklog.log.transactions import TransactionMarkers, last_stable_offset
 from sparklog.record.decode.columns import LIMITS, BatchDecoder, DecodeLimits

@@ -20,7 +20,7 @@ from sparklog.errors import CorruptBatchError, CorruptLogError
 from sparklog.log import files
 from sparklog.log.layout import PartitionLayout
 from sparklog.log.places import PartitionFolder
-from sparklog.log.scan import refuse_damaged_window, scan_range
+from sparklog.log.scans.of_range import refuse_damaged_window, scan_range
 from sparklog.log.segment import Segment, Window
 from sparklog.record.decode.columns import decode_batches
 from sparklog.record.format import v2

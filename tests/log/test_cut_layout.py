@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from sparklog.log.layout import cut_at, read_layout
-from sparklog.log.scan import scan_range
+from sparklog.log.scans.of_range import scan_range
 from sparklog.log.transactions import last_stable_offset
 from tests.build import Record, control_batch, v2_batch, write_partition
 from tests.log.logs import batches

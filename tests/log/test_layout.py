@@ -176,7 +176,7 @@ def test_name_that_is_listed_and_never_there_is_an_error_and_no_hang(
             raise PathNotFoundError(f"no such file: {path}")
 
         monkeypatch.setattr(LocalStorage, "open", gone)
-        monkeypatch.setattr("sparklog.log.scan.read_layout", lambda *_: log._layout)
+        monkeypatch.setattr("sparklog.log.scans.of_range.read_layout", lambda *_: log._layout)
         with pytest.raises(PathNotFoundError, match="no such file"):
             log.read()
 

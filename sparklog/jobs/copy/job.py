@@ -38,7 +38,7 @@ from sparklog.log import files
 from sparklog.log.config import LogConfig
 from sparklog.log.layout import read_layout
 from sparklog.log.places import LogDirectory
-from sparklog.log.scan import scan_range
+from sparklog.log.scans.of_range import scan_range
 from sparklog.log.segment import Segment, Window
 from sparklog.record.codecs.table import codec_named
 from sparklog.storage.registry import Location

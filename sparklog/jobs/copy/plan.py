@@ -20,7 +20,7 @@ from sparklog.log.files import TopicPartition, checked_partition
 from sparklog.log.layout import PartitionLayout, cut_at, read_layout
 from sparklog.log.log_identity import read_log_id
 from sparklog.log.places import LogDirectory, PartitionFolder
-from sparklog.log.scan import refuse_damaged_end
+from sparklog.log.scans.of_range import refuse_damaged_end
 from sparklog.log.segment import OpenSegment
 from sparklog.log.transactions import last_stable_offset
 from sparklog.record.batches.wrappers import last_offset_inside

@@ -14,7 +14,7 @@ from sparklog.log import files
 from sparklog.log.index import OffsetEntry, floor_offset, floor_position
 from sparklog.log.layout import PartitionLayout
 from sparklog.log.losses import refuse_cut_end
-from sparklog.log.scan import refuse_replaced
+from sparklog.log.scans.of_range import refuse_replaced
 from sparklog.log.segment import OffsetPosition, OpenSegment, Segment
 from sparklog.record.decode.where import INT64_MIN, Where
 from sparklog.record.format.headers import BatchHeaders

@@ -11,7 +11,7 @@ from sparklog.errors import CorruptBatchError, PathNotFoundError
 from sparklog.log.clock import NS_PER_MS
 from sparklog.log.layout import PartitionLayout, read_layout
 from sparklog.log.losses import refuse_cut_end
-from sparklog.log.scan import is_as_listed, located, refuse_replaced
+from sparklog.log.scans.of_range import is_as_listed, located, refuse_replaced
 from sparklog.log.segment import OpenSegment, Window
 from sparklog.record.decode.columns import decode_batches
 from sparklog.record.format.arrays import numbers_of
