@@ -1,7 +1,8 @@
 """Scans a segment to its end despite damage: yields its batches, and the bytes that cannot be read.
 
 `sparklog.log.scans.of_range` stops at damage; this scan continues at the next whole batch, at whatever byte. Every
-record is decoded, batch by batch if a window does not decode, so that everything not reported as unreadable can be read.
+record is decoded, batch by batch if a window does not decode, so that everything not reported as unreadable can be
+read.
 """
 
 from __future__ import annotations
