@@ -19,7 +19,7 @@ from sparklog.cleaner.transactions import AbortedTransactions
 from sparklog.errors import InvalidOptionError
 from sparklog.log import files
 from sparklog.log.layout import DirectoryView
-from sparklog.log.producer_state import producers_at_end
+from sparklog.log.producer_snapshots import producers_at_end
 from sparklog.log.segment import Segment
 from sparklog.log.transactions import last_stable_offset
 from sparklog.record.rewrite.offset_map import DEDUPE_BUFFER_BYTES, LOAD_FACTOR, OffsetMap

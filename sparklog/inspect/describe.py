@@ -24,7 +24,7 @@ from sparklog.log.files import TopicPartition
 from sparklog.log.index import TimeEntry, floor_time
 from sparklog.log.layout import PartitionLayout, list_segments, read_layout, topic_id_of
 from sparklog.log.places import PartitionFolder
-from sparklog.log.producer_state import snapshot_before
+from sparklog.log.producer_snapshots import snapshot_before
 from sparklog.log.segment import OpenSegment, Segment
 from sparklog.log.transactions import last_stable_offset
 from sparklog.record.format import v2

@@ -32,7 +32,8 @@ from sparklog.log.files import cut_file_name, offset_file_name
 from sparklog.log.layout import DirectoryView, PartitionLayout
 from sparklog.log.losses import LostSegments, orphan_bases
 from sparklog.log.places import PartitionFolder
-from sparklog.log.producer_state import KnownProducers, Producers, last_snapshot, parse_snapshot, producers_after
+from sparklog.log.producer_snapshots import KnownProducers, last_snapshot, producers_after
+from sparklog.log.producer_state import Producers, parse_snapshot
 from sparklog.write.active_segment import ActiveSegmentState
 from sparklog.write.recovery_actions import KEPT, LOSSY, Action, RecoveryActions
 from sparklog.write.recovery_end import SoundLog, check_end

@@ -16,7 +16,8 @@ from sparklog.log.config import LogConfig
 from sparklog.log.files import offset_file_name
 from sparklog.log.index import OFFSET_ENTRY, TIME_ENTRY, TRANSACTION_ENTRY, Entries, read_entries
 from sparklog.log.layout import PartitionLayout, cut_at
-from sparklog.log.producer_state import AbortedTransaction, encode_aborted, producers_at_end
+from sparklog.log.producer_snapshots import producers_at_end
+from sparklog.log.producer_state import AbortedTransaction, encode_aborted
 from sparklog.log.scans.of_range import refuse_damaged_window
 from sparklog.log.segment import OffsetPosition, Segment
 from sparklog.record.format.headers import BatchHeaders

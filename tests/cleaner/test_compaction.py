@@ -16,7 +16,8 @@ from sparklog.cleaner.rewriting import Rewriter
 from sparklog.errors import CorruptLogError, InvalidOptionError
 from sparklog.log.config import LogConfig
 from sparklog.log.layout import read_layout
-from sparklog.log.producer_state import Producers, encode_aborted, producers_at_end
+from sparklog.log.producer_snapshots import producers_at_end
+from sparklog.log.producer_state import Producers, encode_aborted
 from sparklog.record.format import v2
 from sparklog.record.kernels.offset_map import SLOT_BYTES
 from sparklog.record.rewrite.offset_map import OffsetMap

@@ -18,7 +18,8 @@ from sparklog.jobs.source import LogSource
 from sparklog.log.config import LogConfig
 from sparklog.log.files import JOBS_LEDGER, TRANSACTION_INDEX
 from sparklog.log.layout import PartitionLayout, read_layout
-from sparklog.log.producer_state import AbortedTransaction, Producers, encode_aborted, snapshots_of
+from sparklog.log.producer_snapshots import snapshots_of
+from sparklog.log.producer_state import AbortedTransaction, Producers, encode_aborted
 from sparklog.log.reader import IsolationLevel, open_log
 from sparklog.log.segment import Window
 from sparklog.storage.base import Storage

@@ -16,7 +16,8 @@ from sparklog.errors import BrokerRunningError
 from sparklog.log.config import LogConfig
 from sparklog.log.files import JOURNAL, SNAPSHOT, TRANSACTION_INDEX, TRANSACTIONAL_IDS
 from sparklog.log.layout import read_layout
-from sparklog.log.producer_state import parse_snapshot, snapshots_of
+from sparklog.log.producer_snapshots import snapshots_of
+from sparklog.log.producer_state import parse_snapshot
 from sparklog.log.segment import Window
 from sparklog.log.transactions import last_stable_offset
 from sparklog.record.format import v2

@@ -23,6 +23,10 @@ def batch(base_offset: int, count: int = RECORDS_PER_BATCH, **fields: Any) -> by
     return v2_batch(records, base_offset=base_offset, **fields)
 
 
+def idempotent(base_offset: int, producer_id: int, base_sequence: int = 0, epoch: int = 0) -> bytes:
+    return batch(base_offset, producer_id=producer_id, producer_epoch=epoch, base_sequence=base_sequence)
+
+
 def batches(count: int, base_offset: int = 0, **fields: Any) -> list[bytes]:
     return [batch(base_offset + n * RECORDS_PER_BATCH, **fields) for n in range(count)]
 

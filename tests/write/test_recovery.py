@@ -16,7 +16,7 @@ from sparklog.log.checkpoints import encode_offset_checkpoint, parse_offset_chec
 from sparklog.log.config import LogConfig
 from sparklog.log.files import TopicPartition
 from sparklog.log.layout import read_layout
-from sparklog.log.producer_state import producers_at_end
+from sparklog.log.producer_snapshots import producers_at_end
 from sparklog.log.reader import open_log
 from sparklog.storage.local_writing import LocalWritableStorage
 from sparklog.write.partition import LogWriter

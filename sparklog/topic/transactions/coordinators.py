@@ -16,7 +16,8 @@ from sparklog.log import files
 from sparklog.log.files import parse_partition_folder
 from sparklog.log.layout import read_layout
 from sparklog.log.places import LogDirectory, PartitionFolder
-from sparklog.log.producer_state import parse_snapshot, snapshots_of
+from sparklog.log.producer_snapshots import snapshots_of
+from sparklog.log.producer_state import parse_snapshot
 from sparklog.system.cluster_metadata import counting_records
 from sparklog.system.records import InternalLog, Undecodable
 from sparklog.system.transaction_state import TOPIC, current_transactions

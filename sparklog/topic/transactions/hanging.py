@@ -18,7 +18,8 @@ from sparklog.log.config import LogConfig
 from sparklog.log.files import TopicPartition
 from sparklog.log.layout import PartitionLayout, read_layout
 from sparklog.log.places import LogDirectory, PartitionFolder
-from sparklog.log.producer_state import ProducerEntry, producers_at_end
+from sparklog.log.producer_snapshots import producers_at_end
+from sparklog.log.producer_state import ProducerEntry
 from sparklog.record.encode.end_markers import MarkerBatch
 from sparklog.storage.registry import PathText
 from sparklog.system.transaction_state import UNDECIDED

@@ -24,7 +24,8 @@ from sparklog.log.config import LogConfig
 from sparklog.log.files import TopicPartition
 from sparklog.log.group_offsets import OffsetCommit
 from sparklog.log.layout import read_layout
-from sparklog.log.producer_state import Producers, producers_at_end, snapshots_of
+from sparklog.log.producer_snapshots import producers_at_end, snapshots_of
+from sparklog.log.producer_state import Producers
 from sparklog.log.transactions import last_stable_offset
 from sparklog.record.batches.producer_stamps import TransactionProducer
 from sparklog.topic.transactions.commit import begin_transactional_id, commit_transaction
