@@ -37,8 +37,8 @@ INDOORS: dict[str, tuple[str, ...]] = {
     "record": ("format", "kernels", "codecs", "batches", "decode", "encode", "rewrite"),
     "log": (
         *("index", "files", "clock", "checkpoints", "group_offsets", "properties", "config", "places"),
-        *("folders", "damage", "segment", "journal", "layout", "log_identity", "losses", "producer_state"),
-        *("scans", "filters", "producer_snapshots", "transactions", "reader"),
+        *("folders", "damage", "segment", "journal", "producer_state", "segment_listing", "layout"),
+        *("log_identity", "losses", "scans", "filters", "producer_snapshots", "transactions", "reader"),
     ),
     "jobs": (
         *("files", "ledger", "targets", "check", "run", "clean", "landing", "source", "summary"),

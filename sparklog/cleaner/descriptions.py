@@ -8,8 +8,9 @@ from sparklog.log import files
 from sparklog.log.clock import NS_PER_MS
 from sparklog.log.config import LogConfig
 from sparklog.log.index import TIME_ENTRY, read_entries
-from sparklog.log.layout import PartitionLayout, list_segments
+from sparklog.log.layout import PartitionLayout
 from sparklog.log.segment import OffsetPosition, OpenSegment, Segment
+from sparklog.log.segment_listing import list_segments
 from sparklog.record.format import v2
 
 _NONE = -1

@@ -13,9 +13,9 @@ from sparklog.errors import CorruptCheckpointError
 from sparklog.log import files
 from sparklog.log.checkpoints import encode_leader_epochs, parse_leader_epochs
 from sparklog.log.config import LogConfig
-from sparklog.log.layout import list_segments
 from sparklog.log.places import PartitionFolder
 from sparklog.log.segment import Segment
+from sparklog.log.segment_listing import list_segments
 from sparklog.write.small_files import write_atomically
 
 

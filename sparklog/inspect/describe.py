@@ -22,10 +22,11 @@ from sparklog.inspect.uncompressed import uncompressed_bytes
 from sparklog.log import files
 from sparklog.log.files import TopicPartition
 from sparklog.log.index import TimeEntry, floor_time
-from sparklog.log.layout import PartitionLayout, list_segments, read_layout, topic_id_of
+from sparklog.log.layout import PartitionLayout, read_layout, topic_id_of
 from sparklog.log.places import PartitionFolder
 from sparklog.log.producer_snapshots import snapshot_before
 from sparklog.log.segment import OpenSegment, Segment
+from sparklog.log.segment_listing import list_segments
 from sparklog.log.transactions import last_stable_offset
 from sparklog.record.format import v2
 from sparklog.record.format.headers import BatchHeaders

@@ -18,11 +18,12 @@ from sparklog.inspect.dump_range import DumpedLog
 from sparklog.log import files
 from sparklog.log.checkpoints import parse_leader_epochs, parse_offset_checkpoint, parse_topic_id
 from sparklog.log.index import OFFSET_ENTRY, TIME_ENTRY, TRANSACTION_ENTRY, read_entries
-from sparklog.log.layout import PartitionLayout, list_segments, read_layout
+from sparklog.log.layout import PartitionLayout, read_layout
 from sparklog.log.places import PartitionFolder, split_path
 from sparklog.log.producer_state import parse_snapshot
 from sparklog.log.reader import FILE_COLUMN, IsolationLevel, LogReader
 from sparklog.log.segment import RELATIVE_OFFSET_MAX, OffsetPosition, Segment, Window
+from sparklog.log.segment_listing import list_segments
 from sparklog.record.batches.framing import is_intact
 from sparklog.record.codecs.table import codec_name
 from sparklog.record.decode.columns import decode_batches

@@ -17,9 +17,9 @@ from sparklog.inspect.verify_gaps import Gap, OffsetGaps
 from sparklog.inspect.verify_index import OffsetIndexCheck, ScanResult, TimeIndexCheck, TransactionIndexCheck
 from sparklog.inspect.verify_segment import TORN_TAIL, Finding, Severity, VerifyProgress, scan_segment, unreadable
 from sparklog.log import files
-from sparklog.log.layout import list_segments
 from sparklog.log.places import PartitionFolder
 from sparklog.log.segment import Segment
+from sparklog.log.segment_listing import list_segments
 
 Event = Finding | VerifyProgress
 

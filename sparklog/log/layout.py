@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from bisect import bisect_right
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final, TypeVar
@@ -22,22 +22,18 @@ from sparklog.errors import (
 )
 from sparklog.log import files
 from sparklog.log.checkpoints import parse_offset_checkpoint, parse_topic_id
-from sparklog.log.clock import wall_clock_ns
-from sparklog.log.files import OffsetFile, TopicPartition
+from sparklog.log.files import TopicPartition
 from sparklog.log.journal import Journal, LogExtent, commit_version
 from sparklog.log.places import LogDirectory, PartitionFolder
 from sparklog.log.segment import OffsetPosition, Segment
+from sparklog.log.segment_listing import list_segments, warn_once
 from sparklog.record.format.headers import BatchHeaders
 from sparklog.record.format.v2 import OFFSET_MAX
-from sparklog.storage.base import Entry, Storage
-from sparklog.storage.kept_files import KeptFiles
+from sparklog.storage.base import Storage
 
 _log = logging.getLogger("sparklog")
 
-_SWAPPED_LOG: Final = files.LOG + files.SWAP
 _LISTINGS_MAX: Final = 5
-_CLOCK_TICK_NS: Final = 20_000_000
-"""An upper bound of the steps of a file system's clock, except for clocks of whole seconds."""
 _LOOKS_MAX: Final = 10
 
 _Found = TypeVar("_Found")
@@ -296,97 +292,6 @@ def topic_id_of(folder: PartitionFolder) -> str | None:
         return None
 
 
-def list_segments(
-    folder: PartitionFolder,
-    entries: Sequence[Entry] | None = None,
-    named: Sequence[tuple[OffsetFile, Entry]] | None = None,
-    kept: KeptFiles | None = None,
-) -> tuple[Segment, ...]:
-    """List the segments that a broker would load from a folder.
-
-    Parameters
-    ----------
-    entries : sequence of Entry, optional
-        The entries of the folder, if already listed.
-    named : sequence of (OffsetFile, Entry), optional
-        The entries named for an offset, if already selected.
-    kept : KeptFiles, optional
-        Keeps the files of the segments open.
-    """
-    entries = _listed(folder) if entries is None else entries
-    _warn_of_links(folder, entries)
-    named = list(files.offset_files(entries)) if named is None else named
-    swapped = _finished_swaps(named)
-    found = {file.offset: (entry, "") for file, entry in named if file.suffix == files.LOG}
-    for offset, entry in sorted(swapped.items()):
-        found = _replaced(folder, found, offset, entry)
-    bases = sorted(found)
-    return tuple(
-        Segment(
-            folder=folder,
-            base_offset=base,
-            upper_offset=bases[row + 1] if row + 1 < len(bases) else OFFSET_MAX,
-            size_bytes=found[base][0].size_bytes,
-            is_last=row + 1 == len(bases),
-            swap=found[base][1],
-            kept=kept,
-        )
-        for row, base in enumerate(bases)
-    )
-
-
-def _listed(folder: PartitionFolder) -> list[Entry]:
-    """List the names that tell of segments, at a moment when no cleaner renames any.
-
-    A file renamed during the listing may be missed under both names. The modification time of the folder shows that,
-    unless the clock of its file system has not ticked since: then the folder is listed until two listings are equal.
-    """
-    storage, path = folder.storage, folder.location
-    before, earlier = storage.stamp(path), list[Entry]()
-    for _ in range(_LISTINGS_MAX):
-        entries = _entries(folder)
-        after = storage.stamp(path)
-        is_settled = after is None or abs(wall_clock_ns() - after.modified_ns) > _CLOCK_TICK_NS
-        if before == after and (is_settled or entries == earlier):
-            return entries
-        before, earlier = after, entries
-    return earlier
-
-
-def _entries(folder: PartitionFolder) -> list[Entry]:
-    return folder.storage.entries(folder.location, files.tells_of_segments)
-
-
-def _warn_of_links(folder: PartitionFolder, entries: Iterable[Entry]) -> None:
-    """Warn of segment names that are not regular files: a broken link would otherwise hide records silently."""
-    for entry in entries:
-        found = None if entry.is_file else files.parse_offset_file(entry.name)
-        if found is not None and found.suffix == files.LOG:
-            _warn_once(f"{folder.file(entry.name)} is not a regular file, nor a link to one: it is skipped")
-
-
-def _finished_swaps(named: Sequence[tuple[OffsetFile, Entry]]) -> dict[int, Entry]:
-    """Return the ``.log.swap`` files of finished cleanings, which a broker would put in place."""
-    cleaned = [found.offset for found, _ in named if found.suffix.endswith(files.CLEANED)]
-    lowest_cleaned = min(cleaned, default=None)
-    return {
-        found.offset: entry
-        for found, entry in named
-        if found.suffix == _SWAPPED_LOG and (lowest_cleaned is None or found.offset < lowest_cleaned)
-    }
-
-
-def _replaced(
-    folder: PartitionFolder, kept: dict[int, tuple[Entry, str]], offset: int, entry: Entry
-) -> dict[int, tuple[Entry, str]]:
-    """Replace the segments that a finished swap was made from with the swap."""
-    swap = Segment(folder, offset, OFFSET_MAX, entry.size_bytes, True, files.SWAP)
-    with swap.open() as log:
-        end_offset = log.end().offset
-    outside = {base: found for base, found in kept.items() if found[1] or not offset <= base < end_offset}
-    return {**outside, offset: (entry, files.SWAP)}
-
-
 def layout_of(
     view: DirectoryView, folder: PartitionFolder, segments: tuple[Segment, ...], *, is_to_be_cut: bool = False
 ) -> PartitionLayout:
@@ -436,22 +341,16 @@ def _warn_of_damaged_tail(last: Segment, end: OffsetPosition, view: DirectoryVie
     if not lost_bytes:
         flushed_offset = view.recovery_point(last.folder) or 0
         if end.offset < flushed_offset:
-            _warn_once(
+            warn_once(
                 f"{last.path()} ends at position {end.position}, offset {end.offset}, but the recovery point says that "
                 f"everything before offset {flushed_offset} was on the disk: records are lost"
             )
     elif lost_bytes > 0 and end.offset < view.synced_offset(last.folder):
-        _warn_once(
+        warn_once(
             f"{last.path()} ends with {lost_bytes} bytes at position {end.position}, offset {end.offset}, that are no "
             f"whole batch, although all of it was on the disk when its writer last said so: it is damaged, and records "
             f"may be lost. It is read up to there; see 'sparklog verify'"
         )
-
-
-@lru_cache(maxsize=1024)
-def _warn_once(message: str) -> None:
-    """Log a warning once: a layout is read many times."""
-    _log.warning("%s", message)
 
 
 def _as_before(folder: PartitionFolder, segments: Sequence[Segment], bound: LogExtent) -> PartitionLayout:
@@ -478,7 +377,7 @@ def _offsets_in(directory: LogDirectory, name: str, taken: str) -> Mapping[Topic
         return _offsets_of(data, path)
     except CorruptCheckpointError as error:
         if taken:
-            _warn_once(f"{error}; every log of this directory is taken {taken}")
+            warn_once(f"{error}; every log of this directory is taken {taken}")
         return {}
 
 

@@ -10,10 +10,11 @@ from typing import Final, NamedTuple, Self
 from sparklog.errors import PathNotFoundError
 from sparklog.log import files
 from sparklog.log.files import OffsetFile, cut_file_name, offset_files, parse_offset_file, tells_of_segments
-from sparklog.log.layout import DirectoryView, PartitionLayout, at_one_time, layout_of, list_segments
+from sparklog.log.layout import DirectoryView, PartitionLayout, at_one_time, layout_of
 from sparklog.log.log_identity import encode_log_id, new_log_id
 from sparklog.log.places import PartitionFolder
 from sparklog.log.segment import Segment
+from sparklog.log.segment_listing import list_segments
 from sparklog.storage.base import Entry, ReadableFile
 from sparklog.storage.kept_files import KeptFiles
 from sparklog.write.small_files import write_atomically

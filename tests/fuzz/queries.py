@@ -12,8 +12,8 @@ import pyarrow as pa
 
 import sparklog
 from sparklog.errors import SeglogError
-from sparklog.log.layout import _warn_once
 from sparklog.log.reader import LOG_SCHEMA
+from sparklog.log.segment_listing import warn_once
 from tests.fuzz.logs import FIRST_TIME_MS, SoundLog
 
 ALL_COLUMNS: Final = tuple(LOG_SCHEMA.names)
@@ -122,7 +122,7 @@ def ask(folder: str, queries: Sequence[Query]) -> list[Answer]:
     """Open a log once and ask; an error of opening is the answer to every question."""
     HEARD.messages.clear()
     # A layout warns once of the same: here many logs lie at the same place, one after the other.
-    _warn_once.cache_clear()
+    warn_once.cache_clear()
     try:
         log = sparklog.open_log(folder)
     except Exception as error:  # what it is, the rules say

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
-from sparklog.errors import CorruptBatchError, DataLossError, OffsetOutOfRangeError, PathNotFoundError, StorageError
+from sparklog.errors import CorruptBatchError, DataLossError, OffsetOutOfRangeError, PathNotFoundError
 from sparklog.inspect.verify import verify_partition
 from sparklog.inspect.verify_segment import Finding
 from sparklog.log.config import LogConfig
-from sparklog.log.layout import PartitionLayout, read_layout
+from sparklog.log.layout import PartitionLayout
 from sparklog.log.reader import open_log
 from sparklog.log.segment import OffsetPosition, Segment
 from sparklog.record.format.v2 import OFFSET_MAX
@@ -23,10 +22,6 @@ from sparklog.write.recovery import recover_log
 from tests.build import Record, offset_checkpoint, v2_batch, write_partition
 from tests.log.logs import batch, batches, offsets, write
 from tests.places import folder_at
-
-
-def names(folder: Path) -> list[str]:
-    return [Path(segment.path()).name for segment in read_layout(folder_at(folder)).segments]
 
 
 def verified(folder: Path) -> list[Finding]:
@@ -42,50 +37,6 @@ def test_file_in_the_place_of_a_folder_is_named(tmp_path: Path) -> None:
     (tmp_path / "events-0").write_bytes(b"")
     with pytest.raises(PathNotFoundError, match="events-0: it is a file"):
         open_log(str(tmp_path / "events-0"))
-
-
-def test_folder_in_the_place_of_a_segment_is_passed_over_and_said(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    (tmp_path / "00000000000000000000.log").mkdir()
-    with open_log(str(tmp_path)) as log:
-        assert log.end_offset == 0
-    assert "00000000000000000000.log is not a regular file" in caplog.text
-
-
-@pytest.mark.parametrize("suffix", [".log", ".index", ".timeindex", ".snapshot"])
-def test_pipe_named_like_a_file_of_the_log_is_not_waited_for(tmp_path: Path, suffix: str) -> None:
-    folder = tmp_path / "t-0"
-    folder.mkdir()
-    write(folder, with_indexes=False)
-    os.mkfifo(folder / f"{10 if suffix == '.log' else 0:020d}{suffix}")
-    with open_log(str(folder)) as log:
-        assert offsets(log) == list(range(120))
-        assert log.offset_for_time(1050) == 50
-        assert log.read(isolation_level="read_committed").num_rows == 120
-
-
-def test_short_name_in_a_gap_of_offsets_is_no_segment(tmp_path: Path) -> None:
-    folder = tmp_path / "t-0"
-    folder.mkdir()
-    (folder / f"{0:020d}.log").write_bytes(b"".join(batches(2)))
-    (folder / f"{50:020d}.log").write_bytes(b"".join(batches(2, 50)))
-    (folder / "30.log").write_bytes(b"".join(batches(1, 30)))
-    with open_log(str(folder)) as log:
-        assert offsets(log) == [*range(20), *range(50, 70)]
-
-
-def test_loop_of_links_does_not_hide_the_folder_that_it_is_in(tmp_path: Path) -> None:
-    folder = tmp_path / "t-0"
-    folder.mkdir()
-    write(folder)
-    (folder / "loop").symlink_to(folder / "loop")
-    with open_log(str(folder)) as log:
-        assert offsets(log) == list(range(120))
-    with pytest.raises(PathNotFoundError, match="loop: its links lead round in a circle"):
-        LocalStorage().open(str(folder / "loop"))
-    with pytest.raises(StorageError, match="loop: its links lead round in a circle"):
-        LocalStorage().entries(str(folder / "loop"))
 
 
 @pytest.mark.parametrize("bases", [(0, 1 << 33), (0,)])
@@ -204,13 +155,6 @@ def test_empty_segment_keeps_the_offset_of_its_name(tmp_path: Path) -> None:
         assert (log.start_offset, log.end_offset, log.last_stable_offset) == (4000, 4000, 4000)
 
 
-def test_deleted_and_foreign_files_are_passed_over(tmp_path: Path) -> None:
-    write(tmp_path, 3)
-    for name in ("00000000000000000000.log.deleted", "x.log", "00000000000000000000.txt", "7.log.bak", ".DS_Store"):
-        (tmp_path / name).write_bytes(b"not a batch of any kind at all")
-    assert names(tmp_path) == ["00000000000000000000.log"]
-
-
 def test_log_start_checkpoint_hides_what_is_before_it(tmp_path: Path) -> None:
     folder = tmp_path / "events-0"
     write_partition(folder, batches(12), segment_bytes=600)
@@ -243,20 +187,6 @@ def test_log_start_beyond_the_end_is_an_empty_log_as_to_a_broker(
     with open_log(str(folder)) as log:
         assert (log.start_offset, log.end_offset, log.read().num_rows) == (500, 500, 0)
     assert "a broker would delete it all" in caplog.text
-
-
-def test_swap_left_by_a_dead_cleaner_takes_the_place_of_what_it_was_made_from(tmp_path: Path) -> None:
-    write_partition(tmp_path, batches(12), segment_bytes=600)
-    first, second, third = sorted(tmp_path.glob("*.log"))[:3]
-    swap = tmp_path / f"{first.name}.swap"
-    swap.write_bytes(batch(0, 4) + batch(int(third.stem) - 10, 10))
-    assert names(tmp_path)[:2] == [swap.name, third.name]
-    with open_log(str(tmp_path)) as log:
-        expected = [*range(4), *range(int(third.stem) - 10, 120)]
-        assert offsets(log) == expected
-    # A file that is still being cleaned, at or before it, says that the replacement was not done.
-    (tmp_path / f"{first.name}.cleaned").write_bytes(b"")
-    assert names(tmp_path)[:2] == [first.name, second.name]
 
 
 def test_segment_removed_before_it_is_reached_is_data_loss(tmp_path: Path) -> None:

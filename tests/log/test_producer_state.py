@@ -23,7 +23,7 @@ from sparklog.errors import (
 )
 from sparklog.log.files import TRANSACTION_INDEX
 from sparklog.log.index import TRANSACTION_ENTRY, read_entries
-from sparklog.log.layout import list_segments, read_layout
+from sparklog.log.layout import read_layout
 from sparklog.log.producer_snapshots import producers_at_end, snapshots_of
 from sparklog.log.producer_state import (
     PRODUCER_EXPIRATION_MS,
@@ -36,6 +36,7 @@ from sparklog.log.producer_state import (
 )
 from sparklog.log.producer_state import ProducerEntry as Entry
 from sparklog.log.segment import Window
+from sparklog.log.segment_listing import list_segments
 from sparklog.record.batches.framing import scan_headers
 from sparklog.storage.local import LocalStorage
 from tests.build import ProducerEntry, control_batch, empty_batch, producer_snapshot, producer_snapshot_name

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from sparklog.log.config import LogConfig
 from sparklog.log.files import OFFSET_INDEX, TIME_INDEX
 from sparklog.log.index import OFFSET_ENTRY, TIME_ENTRY, read_entries
-from sparklog.log.layout import list_segments
 from sparklog.log.segment import Segment
+from sparklog.log.segment_listing import list_segments
 from sparklog.storage.local import LocalStorage
 from sparklog.write.active_segment import (
     ActiveSegmentState,

@@ -26,9 +26,9 @@ from sparklog.jobs.run.shares import task_slices
 from sparklog.log import files
 from sparklog.log.config import LogConfig
 from sparklog.log.files import TopicPartition
-from sparklog.log.layout import list_segments
 from sparklog.log.places import LogDirectory, PartitionFolder
 from sparklog.log.properties import LOCAL_RETENTION, UNLIMITED
+from sparklog.log.segment_listing import list_segments
 from sparklog.topic.write.configs import StoredConfigs, stored_configs, topic_config
 from sparklog.values.named import imported
 from sparklog.write.small_files import set_checkpoint_offsets

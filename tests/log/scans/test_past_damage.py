@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from sparklog.log.layout import list_segments
 from sparklog.log.scans.past_damage import CheckedBatches, Unreadable, scan_past_damage
+from sparklog.log.segment_listing import list_segments
 from tests.build import write_partition
 from tests.log.logs import batches
 from tests.places import folder_at
