@@ -37,7 +37,7 @@ INDOORS: dict[str, tuple[str, ...]] = {
     "record": ("format", "kernels", "codecs", "batches", "decode", "encode", "rewrite"),
     "log": (
         *("index", "files", "clock", "checkpoints", "group_offsets", "properties", "config", "places"),
-        *("folders", "damage", "segment", "journal", "producer_state", "segment_listing", "layout"),
+        *("folders", "damage", "journal", "windows", "segment", "producer_state", "segment_listing", "layout"),
         *("log_identity", "losses", "scans", "filters", "producer_snapshots", "transactions", "reader"),
     ),
     "jobs": (

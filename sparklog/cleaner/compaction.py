@@ -36,7 +36,8 @@ from sparklog.cleaner.transactions import AbortedTransactions, MarkerTracker
 from sparklog.log.clock import NS_PER_MS
 from sparklog.log.config import LogConfig
 from sparklog.log.producer_state import AbortedTransaction, Producers
-from sparklog.log.segment import Segment, Window
+from sparklog.log.segment import Segment
+from sparklog.log.windows import Window
 from sparklog.record.decode.columns import DecodeLimits
 from sparklog.record.decode.where_program import Mask
 from sparklog.record.format import v2

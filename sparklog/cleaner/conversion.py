@@ -18,8 +18,8 @@ from sparklog.cleaner.rewriting import Rewriter
 from sparklog.errors import InvalidOptionError
 from sparklog.log.producer_state import AbortedTransaction
 from sparklog.log.scans.of_range import refuse_damaged_window
-from sparklog.log.segment import Window
 from sparklog.log.transactions import EndMarkers, TransactionState
+from sparklog.log.windows import Window
 from sparklog.record.decode.columns import LIMITS, DecodeLimits
 from sparklog.record.decode.where_program import Mask
 from sparklog.record.rewrite.convert import Losses, converted, losses

@@ -10,7 +10,8 @@ from sparklog.errors import CorruptBatchError, PathNotFoundError
 from sparklog.log import files
 from sparklog.log.index import TRANSACTION_ENTRY
 from sparklog.log.producer_state import AbortedTransaction
-from sparklog.log.segment import Segment, Window
+from sparklog.log.segment import Segment
+from sparklog.log.windows import Window
 from sparklog.record.decode.columns import LIMITS, DecodeLimits
 from sparklog.record.rewrite.spans import RecordSpans, SpanProgress, record_spans
 

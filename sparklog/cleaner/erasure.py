@@ -16,7 +16,7 @@ from sparklog.cleaner.editor import SpanEditor
 from sparklog.cleaner.opened import OpenedLog
 from sparklog.cleaner.partition import PassDone
 from sparklog.cleaner.rewriting import Rewriter
-from sparklog.log.segment import Window
+from sparklog.log.windows import Window
 from sparklog.record.decode.columns import LIMITS, DecodeLimits
 from sparklog.record.decode.where import Where
 from sparklog.record.decode.where_program import Mask, program_of

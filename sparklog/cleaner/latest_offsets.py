@@ -9,7 +9,8 @@ import numpy as np
 from sparklog.cleaner.throttle import Throttle
 from sparklog.cleaner.transactions import AbortedTransactions
 from sparklog.errors import CorruptBatchError
-from sparklog.log.segment import Segment, Window
+from sparklog.log.segment import Segment
+from sparklog.log.windows import Window
 from sparklog.record.decode.columns import DecodeLimits
 from sparklog.record.kernels.spans import KEY, KEY_BYTES, OFFSET
 from sparklog.record.rewrite.offset_map import OffsetMap

@@ -24,7 +24,8 @@ from sparklog.log.config import LogConfig
 from sparklog.log.losses import refuse_cut_end
 from sparklog.log.places import PartitionFolder
 from sparklog.log.scans.of_range import refuse_damaged_window
-from sparklog.log.segment import Segment, Window
+from sparklog.log.segment import Segment
+from sparklog.log.windows import Window
 from sparklog.record.format import v2
 
 

@@ -17,7 +17,8 @@ import numpy as np
 
 from sparklog.log.producer_state import AbortedTransaction, Producers
 from sparklog.log.scans.of_range import refuse_damaged_window
-from sparklog.log.segment import Segment, Window
+from sparklog.log.segment import Segment
+from sparklog.log.windows import Window
 from sparklog.record.decode.where_program import Mask
 from sparklog.record.format import v2
 from sparklog.record.format.headers import BatchHeaders

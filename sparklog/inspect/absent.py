@@ -16,7 +16,7 @@ from sparklog.inspect.verify_segment import Finding, Severity, VerifyProgress, u
 from sparklog.log import files
 from sparklog.log.damage import DamageScanner, data_end, is_zero
 from sparklog.log.places import LogDirectory, PartitionFolder, join_path
-from sparklog.log.segment import Window, WindowScan
+from sparklog.log.windows import Window, WindowScan
 from sparklog.record.kernels.spans import OFFSET
 from sparklog.record.rewrite.matching import Matcher, is_data
 from sparklog.record.rewrite.spans import RecordSpans, record_spans

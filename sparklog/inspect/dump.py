@@ -22,8 +22,9 @@ from sparklog.log.layout import PartitionLayout, read_layout
 from sparklog.log.places import PartitionFolder, split_path
 from sparklog.log.producer_state import parse_snapshot
 from sparklog.log.reader import FILE_COLUMN, IsolationLevel, LogReader
-from sparklog.log.segment import RELATIVE_OFFSET_MAX, OffsetPosition, Segment, Window
+from sparklog.log.segment import RELATIVE_OFFSET_MAX, OffsetPosition, Segment
 from sparklog.log.segment_listing import list_segments
+from sparklog.log.windows import Window
 from sparklog.record.batches.framing import is_intact
 from sparklog.record.codecs.table import codec_name
 from sparklog.record.decode.columns import decode_batches

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from sparklog.log.segment import Window
+from sparklog.log.windows import Window
 from sparklog.record.batches.wrappers import wrapped
 from sparklog.record.codecs.table import decompressor
 from sparklog.record.format import v2

@@ -13,13 +13,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final, TypeVar
 
-from sparklog.errors import (
-    CommitError,
-    CorruptBatchError,
-    CorruptCheckpointError,
-    PathNotFoundError,
-    SeglogError,
-)
+from sparklog.errors import CommitError, CorruptBatchError, CorruptCheckpointError, PathNotFoundError, SeglogError
 from sparklog.log import files
 from sparklog.log.checkpoints import parse_offset_checkpoint, parse_topic_id
 from sparklog.log.files import TopicPartition

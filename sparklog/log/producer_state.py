@@ -42,7 +42,7 @@ from sparklog.errors import (
     OutOfOrderSequenceError,
 )
 from sparklog.log.index import TRANSACTION_ENTRY
-from sparklog.log.segment import Window
+from sparklog.log.windows import Window
 from sparklog.record.format import v2
 
 SNAPSHOT_ENTRY: Final = np.dtype(

@@ -23,8 +23,9 @@ from sparklog.log.layout import PartitionLayout, read_layout
 from sparklog.log.places import LogDirectory, PartitionFolder
 from sparklog.log.scans.of_range import first_damaged, located, refuse_damaged_end, scan_range
 from sparklog.log.scans.raw_batches import RawBatch, raw_batches_of
-from sparklog.log.segment import Segment, Window
+from sparklog.log.segment import Segment
 from sparklog.log.transactions import TransactionMarkers, last_stable_offset
+from sparklog.log.windows import Window
 from sparklog.record.decode.columns import LIMITS, BatchDecoder, DecodeLimits
 from sparklog.record.decode.where import Constant, Where
 from sparklog.record.decode.where_program import BatchFilter

@@ -20,7 +20,7 @@ from sparklog.log.layout import PartitionLayout, batch_holding
 from sparklog.log.producer_snapshots import snapshot_before
 from sparklog.log.producer_state import Producers
 from sparklog.log.scans.of_range import refuse_damaged_window, scan_range
-from sparklog.log.segment import Window
+from sparklog.log.windows import Window
 from sparklog.record.format import v2
 from sparklog.record.format.headers import LOWEST_OFFSET, BatchHeaders
 

@@ -21,7 +21,8 @@ from sparklog.log import files
 from sparklog.log.layout import PartitionLayout
 from sparklog.log.places import PartitionFolder
 from sparklog.log.scans.of_range import refuse_damaged_window, scan_range
-from sparklog.log.segment import Segment, Window
+from sparklog.log.segment import Segment
+from sparklog.log.windows import Window
 from sparklog.record.decode.columns import decode_batches
 from sparklog.record.format import v2
 from sparklog.record.format.v2 import OFFSET_MAX

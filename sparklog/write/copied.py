@@ -16,7 +16,8 @@ import numpy as np
 from crc32c import crc32c
 
 from sparklog.errors import CorruptBatchError, InvalidOptionError
-from sparklog.log.segment import Segment, Window
+from sparklog.log.segment import Segment
+from sparklog.log.windows import Window
 from sparklog.record.batches.framing import OVERHEAD_BYTES
 from sparklog.record.batches.producer_stamps import replace_producer_ids
 from sparklog.record.batches.stamps import fixes_offsets, stamp_batches

@@ -12,7 +12,8 @@ from sparklog.log.files import offset_file_name
 from sparklog.log.layout import PartitionLayout
 from sparklog.log.losses import refuse_cut_end
 from sparklog.log.scans.of_range import refuse_damaged_end, refuse_damaged_window
-from sparklog.log.segment import OffsetPosition, OpenSegment, Segment, Window
+from sparklog.log.segment import OffsetPosition, OpenSegment, Segment
+from sparklog.log.windows import Window
 from sparklog.record.format.headers import BatchHeaders
 from sparklog.write.recovery_actions import LOSSY, RecoveryActions
 

@@ -14,7 +14,7 @@ from sparklog.inspect.verify import verify_partition
 from sparklog.inspect.verify_segment import Finding, Severity
 from sparklog.log.config import LogConfig
 from sparklog.log.layout import read_layout
-from sparklog.log.segment import Window
+from sparklog.log.windows import Window
 from sparklog.storage.base import Storage
 from sparklog.write.recovery import recover_log
 from tests.build import write_partition

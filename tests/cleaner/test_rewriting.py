@@ -18,7 +18,7 @@ from sparklog.log.config import LogConfig
 from sparklog.log.layout import read_layout
 from sparklog.log.producer_snapshots import producers_at_end
 from sparklog.log.producer_state import Producers
-from sparklog.log.segment import Window
+from sparklog.log.windows import Window
 from sparklog.write.recovery import recover_log
 from tests.build import Record, control_batch, legacy_message, v2_batch, write_partition
 from tests.cleaner.logs import (

@@ -15,7 +15,7 @@ from unittest import mock
 
 import pyarrow as pa
 
-from sparklog.log import segment
+from sparklog.log import windows
 from tests.fuzz.logs import SoundLog, catalog
 from tests.fuzz.mutations import KINDS, Edit, Mutation, applied, mutated
 from tests.fuzz.opening import judge_opening
@@ -35,7 +35,7 @@ class Case:
     log: SoundLog
     mutation: Mutation
     queries: tuple[Query, ...] = ()
-    window_bytes: int = segment.WINDOW_BYTES
+    window_bytes: int = windows.WINDOW_BYTES
     """How much of a segment is read at once: little, so that small logs have many windows, or all."""
 
     @property
@@ -61,7 +61,7 @@ class Case:
     def from_json(cls, row: Mapping[str, Any]) -> Case:
         queries = (Query(**{**query, "columns": tuple(query["columns"])}) for query in row["queries"])
         edits = tuple(Edit.from_json(edit) for edit in row["edits"])
-        window_bytes = row.get("window_bytes", segment.WINDOW_BYTES)
+        window_bytes = row.get("window_bytes", windows.WINDOW_BYTES)
         return cls(catalog()[row["log"]], Mutation(row["kind"], edits), tuple(queries), window_bytes)
 
 
@@ -121,7 +121,7 @@ def drawn(
     log = rng.choice(logs)
     mutation = mutated(rng, log, rng.choice(list(catalog().values())), kind, with_flip=with_flip)
     queries = () if writing else tuple(rng.sample(some_queries(rng, log), questions))
-    return Case(log, mutation, queries, rng.choice((segment.WINDOW_BYTES, segment.WINDOW_BYTES, _SMALL_WINDOW_BYTES)))
+    return Case(log, mutation, queries, rng.choice((windows.WINDOW_BYTES, windows.WINDOW_BYTES, _SMALL_WINDOW_BYTES)))
 
 
 class Workbench:
@@ -136,7 +136,7 @@ class Workbench:
 
     def verdicts(self, case: Case) -> list[Verdict]:
         """Run a case: what came of each question, or of opening it to write."""
-        with mock.patch.object(segment, "WINDOW_BYTES", case.window_bytes):
+        with mock.patch.object(windows, "WINDOW_BYTES", case.window_bytes):
             return self._verdicts(case)
 
     def _verdicts(self, case: Case) -> list[Verdict]:

@@ -21,7 +21,7 @@ from sparklog.log.layout import PartitionLayout, read_layout
 from sparklog.log.producer_snapshots import snapshots_of
 from sparklog.log.producer_state import AbortedTransaction, Producers, encode_aborted
 from sparklog.log.reader import IsolationLevel, open_log
-from sparklog.log.segment import Window
+from sparklog.log.windows import Window
 from sparklog.storage.base import Storage
 from sparklog.topic.selection import Selection
 from sparklog.write.job_names import new_job

@@ -10,7 +10,7 @@ from sparklog.log.files import SNAPSHOT, TRANSACTION_INDEX, offset_file_name
 from sparklog.log.layout import PartitionLayout, read_layout
 from sparklog.log.producer_snapshots import producers_at_end, snapshots_of
 from sparklog.log.producer_state import AbortedTransaction, Producers, encode_aborted
-from sparklog.log.segment import Window
+from sparklog.log.windows import Window
 from sparklog.storage.local import LocalStorage
 from tests.kafka.broker import Broker, Producer, Record
 from tests.kafka.content import segment_bytes

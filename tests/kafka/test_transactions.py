@@ -18,8 +18,8 @@ from sparklog.log.files import JOURNAL, SNAPSHOT, TRANSACTION_INDEX, TRANSACTION
 from sparklog.log.layout import read_layout
 from sparklog.log.producer_snapshots import snapshots_of
 from sparklog.log.producer_state import parse_snapshot
-from sparklog.log.segment import Window
 from sparklog.log.transactions import last_stable_offset
+from sparklog.log.windows import Window
 from sparklog.record.format import v2
 from sparklog.topic.recover import RecoverOptions, recover_directory
 from sparklog.topic.transactions.commit import begin_transactional_id, commit_transaction

@@ -35,8 +35,8 @@ from sparklog.log.producer_state import (
     producer_batches,
 )
 from sparklog.log.producer_state import ProducerEntry as Entry
-from sparklog.log.segment import Window
 from sparklog.log.segment_listing import list_segments
+from sparklog.log.windows import Window
 from sparklog.record.batches.framing import scan_headers
 from sparklog.storage.local import LocalStorage
 from tests.build import ProducerEntry, control_batch, empty_batch, producer_snapshot, producer_snapshot_name

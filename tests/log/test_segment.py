@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sparklog.errors import CorruptBatchError, SeglogError
-from sparklog.log import segment
+from sparklog.log import windows
 from sparklog.log.layout import read_layout
 from sparklog.log.reader import IsolationLevel, LogReader, open_log
 from sparklog.log.transactions import stable_offset_again
@@ -104,7 +104,7 @@ def test_base_offset_above_the_end_of_the_log_does_not_end_a_read(
     written = write(tmp_path, 10)
     index = tmp_path / "00000000000000000000.index"
     index.write_bytes(struct.pack(">ii", 89, sum(map(len, written[:8]))))
-    monkeypatch.setattr(segment, "WINDOW_BYTES", len(written[0]))
+    monkeypatch.setattr(windows, "WINDOW_BYTES", len(written[0]))
     with only_log(tmp_path).open("r+b") as log:
         log.seek(sum(map(len, written[:row])))
         log.write((1 << 30).to_bytes(8, "big"))

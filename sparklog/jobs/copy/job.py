@@ -39,7 +39,8 @@ from sparklog.log.config import LogConfig
 from sparklog.log.layout import read_layout
 from sparklog.log.places import LogDirectory
 from sparklog.log.scans.of_range import scan_range
-from sparklog.log.segment import Segment, Window
+from sparklog.log.segment import Segment
+from sparklog.log.windows import Window
 from sparklog.record.codecs.table import codec_named
 from sparklog.storage.registry import Location
 from sparklog.topic.places.ranges import ReadRange

@@ -12,7 +12,8 @@ from sparklog.log.clock import NS_PER_MS
 from sparklog.log.layout import PartitionLayout, read_layout
 from sparklog.log.losses import refuse_cut_end
 from sparklog.log.scans.of_range import is_as_listed, located, refuse_replaced
-from sparklog.log.segment import OpenSegment, Window
+from sparklog.log.segment import OpenSegment
+from sparklog.log.windows import Window
 from sparklog.record.decode.columns import decode_batches
 from sparklog.record.format.arrays import numbers_of
 

@@ -12,7 +12,8 @@ import numpy as np
 from sparklog.errors import CorruptBatchError, CorruptLogError, DataLossError, PathNotFoundError
 from sparklog.log.layout import PartitionLayout, read_layout
 from sparklog.log.losses import LostSegments, refuse_cut_end
-from sparklog.log.segment import OpenSegment, Segment, Window
+from sparklog.log.segment import OpenSegment, Segment
+from sparklog.log.windows import Window
 from sparklog.record.batches.framing import checksum_fault
 from sparklog.record.format.streams import Int64s
 

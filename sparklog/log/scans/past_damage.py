@@ -15,7 +15,8 @@ import numpy as np
 
 from sparklog.errors import CorruptBatchError
 from sparklog.log.damage import Damage, DamageScanner
-from sparklog.log.segment import Segment, Window, WindowScan
+from sparklog.log.segment import Segment
+from sparklog.log.windows import Window, WindowScan
 from sparklog.record.batches.framing import HEADER_BYTES_MAX, first_header
 from sparklog.record.decode.columns import decode_batches
 from sparklog.record.format.arrays import numbers_of

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from sparklog.errors import CorruptBatchError, InvalidOptionError
 from sparklog.log.damage import DamageScanner
-from sparklog.log.segment import Window, WindowScan
+from sparklog.log.windows import Window, WindowScan
 from sparklog.record.codecs.table import codec_name
 from sparklog.record.decode.columns import LIMITS, BatchDecoder, DecodeLimits, check_crcs
 from sparklog.record.format.schema import DEFAULT_COLUMNS, RECORD_SCHEMA, chosen_columns

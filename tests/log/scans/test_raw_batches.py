@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import sparklog
 from sparklog.errors import CorruptBatchError, InvalidOptionError, OffsetOutOfRangeError
-from sparklog.log import segment
+from sparklog.log import windows
 from sparklog.log.reader import LOG_SCHEMA
 from sparklog.record.decode.columns import DecodeLimits
 from tests.build import control_batch
@@ -179,7 +179,7 @@ def test_raw_batches_come_before_damage_which_is_that_of_a_read(tmp_path: Path) 
 
 
 def test_bytes_of_raw_batches_outlive_the_read_and_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(segment, "WINDOW_BYTES", 1000)
+    monkeypatch.setattr(windows, "WINDOW_BYTES", 1000)
     written = write(tmp_path / "t-0", 12, segment_bytes=1200)
     with sparklog.open_log(tmp_path / "t-0") as log:
         found = list(log.raw_batches())
