@@ -21,7 +21,7 @@ from sparklog.log.pruning import pruned_range
 from sparklog.log.raw_batches import RawBatch, raw_batches_of
 from sparklog.log.scan import first_damaged, located, refuse_damaged_end, scan_range
 from sparklog.log.segment import Segment, Window
-from sparklog.log.time_lookup import LATEST, first_offset_at, starts_by_file_times
+from sparklog.log.time_lookup import LATEST_TIME, first_offset_at, starts_by_file_times
 from sparklog.log.times import Time, to_ms
 from sparklog.log.transactions import TransactionMarkers, last_stable_offset
 from sparklog.log.where_parser import parse_where
@@ -323,7 +323,7 @@ class LogReader:
         """
         if max_offsets < 0:
             raise InvalidOptionError(f"max_offsets is {max_offsets}, and must not be negative")
-        time_ms = LATEST if timestamp is None else to_ms(timestamp)
+        time_ms = LATEST_TIME if timestamp is None else to_ms(timestamp)
         return starts_by_file_times(self._layout, time_ms, max_offsets, now_ms)
 
     def _range(self, start_offset: int | None, end_offset: int | None) -> tuple[int, int]:
