@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 
@@ -174,6 +175,7 @@ class Import:
     is_deferred: bool
 
 
+@cache
 def imports(path: Path) -> list[Import]:
     tree = ast.parse(path.read_text())
     deferred = {node for scope in ast.walk(tree) if isinstance(scope, _SCOPES) for node in ast.walk(scope)}

@@ -16,7 +16,7 @@ import pyarrow as pa
 from sparklog.errors import CorruptBatchError, InvalidOptionError, OffsetOutOfRangeError, SeglogError
 from sparklog.log.clock import Time, to_ms
 from sparklog.log.filters.pruning import pruned_range
-from sparklog.log.filters.time_lookup import LATEST, first_offset_at, starts_by_file_times
+from sparklog.log.filters.time_lookup import LATEST_TIME, first_offset_at, starts_by_file_times
 from sparklog.log.filters.where_parser import parse_where
 from sparklog.log.folders import refuse_to_read
 from sparklog.log.layout import PartitionLayout, read_layout
@@ -324,7 +324,7 @@ class LogReader:
         """
         if max_offsets < 0:
             raise InvalidOptionError(f"max_offsets is {max_offsets}, and must not be negative")
-        time_ms = LATEST if timestamp is None else to_ms(timestamp)
+        time_ms = LATEST_TIME if timestamp is None else to_ms(timestamp)
         return starts_by_file_times(self._layout, time_ms, max_offsets, now_ms)
 
     def _range(self, start_offset: int | None, end_offset: int | None) -> tuple[int, int]:

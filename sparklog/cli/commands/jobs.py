@@ -38,9 +38,11 @@ Configs = Annotated[
 ]
 DecodedAs = Annotated[
     str | None,
-    typer.Option(help="Its encoding: string, json, avro, protobuf, json-schema, base64, hex, or module:function."),
+    typer.Option(help="How it is encoded: string, json, avro, protobuf, json-schema, base64, hex, or module:function."),
 ]
-SchemaText = Annotated[str | None, typer.Option(help="Its schema: text, such as 'id bigint, name string', or a path.")]
+SchemaText = Annotated[
+    str | None, typer.Option(help="The schema of that encoding: text, such as 'id bigint, name string', or a path.")
+]
 
 
 class _Export:

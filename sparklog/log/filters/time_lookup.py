@@ -18,8 +18,8 @@ from sparklog.record.decode.columns import decode_batches
 from sparklog.record.format.arrays import numbers_of
 
 # Source: apache/kafka, ListOffsetsRequest.java.
-LATEST: Final = -1
-_EARLIEST: Final = -2
+LATEST_TIME: Final = -1
+_EARLIEST_TIME: Final = -2
 _LOOKS_MAX: Final = 5
 
 
@@ -46,7 +46,7 @@ def starts_by_file_times(layout: PartitionLayout, time_ms: int, max_offsets: int
             times.append((max(segment.base_offset, layout.start_offset), file.modified_ns() // NS_PER_MS))
     if layout.segments and layout.end_offset > layout.segments[-1].base_offset:
         times.append((layout.end_offset, times[-1][1] if now_ms is None else now_ms))
-    chosen = {LATEST: len(times), _EARLIEST: min(len(times), 1)}.get(time_ms)
+    chosen = {LATEST_TIME: len(times), _EARLIEST_TIME: min(len(times), 1)}.get(time_ms)
     if chosen is None:
         chosen = next((row for row in range(len(times), 0, -1) if times[row - 1][1] <= time_ms), 0)
     return sorted((offset for offset, _ in times[max(chosen - max_offsets, 0) : chosen]), reverse=True)
