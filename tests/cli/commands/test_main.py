@@ -364,7 +364,7 @@ def test_recover_of_a_commit_that_was_decided_finishes_it(tmp_path: Path) -> Non
     journal = Journal("1", {"t-0": LogExtent(0, 1, 0, len(first))}, moves)
     write_journal(directory_at(tmp_path), journal)
     assert lines("describe", tmp_path)[0]["offsets"] == 1
-    assert any("not done" in row["message"] for row in lines("verify", tmp_path))
+    assert any("decided is not finished" in row["message"] for row in lines("verify", tmp_path))
     assert "a commit to 1 partition" in run("recover", tmp_path).stdout
     assert lines("describe", tmp_path)[0]["offsets"] == 2
 
