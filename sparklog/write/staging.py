@@ -20,10 +20,6 @@ A task writes to files of the log directory that a broker does not know:
         52    4     marker             0 abort, 1 commit; -1 for a batch that ends no transaction
         56    4     crc                of magic 2
 
-and, while the job runs,
-
-    seglog-<job>-running.staged                           empty; a task that finds it gone is one that nobody waits for
-
 All partitions of a task share the file with number 0. It holds runs: consecutive batches of one partition. A commit
 copies them, with their offsets, to their logs. Only a partition with so many bytes
 that they may fill a segment continues in files of its own, which can become segments as they are: they hold nothing
@@ -33,10 +29,8 @@ writes to.
 The offsets of a partition are counted from the task's guess of the right one, or from 0; a commit corrects them
 in the batches if the guess was wrong.
 
-``<job>`` begins with the time of the job, ms in 12 hexadecimal digits, so that files of a dead job are known by their
-age. Ten more digits identify the job: they are random for a batch write, and equal for all writes of a stream, so that
-a later batch removes the leftovers of an earlier one. The entries are all that a commit must know about the batches, in
-the byte order of the machines: they do not outlive the job. `sparklog.write.staged_runs` reads the files.
+`sparklog.write.running_jobs` has ``<job>``. The entries are all that a commit must know about the batches, in the byte
+order of the machines: they do not outlive the job. `sparklog.write.staged_runs` reads the files.
 """
 
 from __future__ import annotations
@@ -54,7 +48,7 @@ from sparklog.log.places import LogDirectory
 from sparklog.record.format import v2
 from sparklog.record.format.headers import BatchHeaders
 from sparklog.write.active_segment import ActiveSegmentState, BatchRun, append_run, new_segment, rows_before_roll
-from sparklog.write.directories import make_directory
+from sparklog.write.running_jobs import is_running
 
 if TYPE_CHECKING:
     from sparklog.record.encode.batches import EncodedBatches
@@ -276,7 +270,7 @@ class TaskStage:
     directory : LogDirectory
         The log directory, which exists.
     job : str
-        The job, which has begun; see `begin`.
+        The job, which has begun; see `sparklog.write.running_jobs.begin`.
     task, attempt : int
         The number of the task in the job, and the number of the attempt, unique among all attempts of the job.
     config : LogConfig
@@ -467,25 +461,3 @@ def _entries_of(encoded: EncodedBatches, headers: BatchHeaders) -> np.ndarray[An
             entries["coordinator_epoch"][row] = marker.coordinator_epoch
             entries["marker"][row] = v2.ABORT if marker.is_abort else v2.COMMIT
     return entries
-
-
-def begin(directory: LogDirectory, job: str) -> None:
-    """Record that a job runs, before its tasks start."""
-    storage = directory.writable
-    make_directory(directory)
-    with storage.create(_marker(directory, job)):
-        pass
-
-
-def is_running(directory: LogDirectory, job: str) -> bool:
-    """Return whether a job has begun and not ended. Files that its tasks stage after its end are never committed."""
-    return directory.storage.read_small(_marker(directory, job)) is not None
-
-
-def end(directory: LogDirectory, job: str) -> None:
-    """Record that a job no longer runs, before its leftover files are removed."""
-    directory.writable.remove(_marker(directory, job))
-
-
-def _marker(directory: LogDirectory, job: str) -> str:
-    return directory.file(files.running_job_name(job))

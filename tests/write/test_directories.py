@@ -14,7 +14,7 @@ from sparklog.topic.transactions.commit import begin_transactional_id
 from sparklog.topic.transactions.writer import TransactionalWriter
 from sparklog.write.directories import make_directory
 from sparklog.write.partition import LogWriter
-from sparklog.write.staging import begin
+from sparklog.write.running_jobs import begin
 from tests.storage.memory import MemoryStorage, stopped_at
 
 PATH = "/disk/new/logs"

@@ -69,7 +69,7 @@ class CleanJob:
     bytes_per_second : float or None
         The largest rate of reading and writing of all workers together.
     run_id : str
-        The id of the run, from `sparklog.write.job_names.new_job`.
+        The id of the run, from `sparklog.write.running_jobs.new_job`.
     now_ms : int
         Wall-clock time, ms since the epoch.
     """

@@ -106,7 +106,7 @@ class CopyJob:
     brought : mapping of str to mapping of str to str
         The properties that new topics get from the source; for tasks they are also in ``stored``.
     run_id : str
-        The id of the run, from `sparklog.write.job_names.new_job`.
+        The id of the run, from `sparklog.write.running_jobs.new_job`.
     now_ms : int
         Wall-clock time, ms since the epoch.
     workers : int

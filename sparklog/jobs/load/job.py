@@ -144,7 +144,7 @@ class LoadJob:
     sources : tuple of Location
         See `sparklog.jobs.load.inputs`.
     job_id : str
-        The id, from `sparklog.write.job_names.new_job` at ``now_ms``, the timestamp of records without one.
+        The id, from `sparklog.write.running_jobs.new_job` at ``now_ms``, the timestamp of records without one.
     workers : int
         The number of tasks that run at a time, about.
     syncs_tasks : bool

@@ -32,7 +32,8 @@ from sparklog.topic.places.discovery import partitions_in
 from sparklog.topic.transactions.ids import EMPTY_STATE, EPOCH_MAX, TransactionalId
 from sparklog.topic.write.commit import CommitRequest
 from sparklog.write.pipeline import encode_records
-from sparklog.write.staging import StagedRun, TaskStage, begin
+from sparklog.write.running_jobs import begin
+from sparklog.write.staging import StagedRun, TaskStage
 
 _log = logging.getLogger("sparklog")
 

@@ -61,7 +61,7 @@ class TaskAttempt:
     partitioner : str
         The name of the partitioner; see `make_partitioner`.
     job_id : str
-        The id of the job, which has begun; see `sparklog.write.staging.begin`.
+        The id of the job, which has begun; see `sparklog.write.running_jobs.begin`.
     task : int
         The number of the task in the job.
     attempt : int
