@@ -28,7 +28,7 @@ from sparklog.topic.write.target import WriteTarget, find_target
 from sparklog.topic.write.txn_versions import RowsDigest, TxnVersion
 from sparklog.write.locking import refuse_running_broker
 from sparklog.write.running_jobs import begin, new_job
-from sparklog.write.staging import StagedRun
+from sparklog.write.staged_files import StagedRun
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -27,7 +27,7 @@ from sparklog.record.batches.wrappers import last_offset_inside
 from sparklog.topic.places.discovery import named
 from sparklog.topic.places.ranges import ReadRange, cut_by_bytes
 from sparklog.write.commit_plan import OffsetBounds
-from sparklog.write.staging import Origin
+from sparklog.write.staged_files import Origin
 
 
 @dataclass(frozen=True)

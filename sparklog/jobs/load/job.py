@@ -36,7 +36,7 @@ from sparklog.topic.write.accumulator import RecordAccumulator, TaskAttempt
 from sparklog.topic.write.commit import CommitRequest, commit
 from sparklog.topic.write.target import WriteTarget
 from sparklog.write.commit_plan import PartitionChange
-from sparklog.write.staging import StagedRun
+from sparklog.write.staged_files import StagedRun
 
 _THREADS_BYTES_MAX: Final = 1 << 28
 _ATTEMPTS: Final = 1 << 53

@@ -25,7 +25,7 @@ from sparklog.spark.worker.process import LoadedByWorkers
 from sparklog.spark.writer import Destination, running_task
 from sparklog.topic.write.txn_versions import RowsDigest, TxnVersion
 from sparklog.write.running_jobs import begin, job_of_stream
-from sparklog.write.staging import StagedRun
+from sparklog.write.staged_files import StagedRun
 
 if TYPE_CHECKING:
     import pyarrow as pa

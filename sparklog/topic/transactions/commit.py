@@ -30,7 +30,8 @@ from sparklog.write.journal import only_writer
 from sparklog.write.locking import refuse_claimed
 from sparklog.write.running_jobs import begin, job_of_stream
 from sparklog.write.small_files import write_atomically
-from sparklog.write.staging import StagedRun, TaskStage
+from sparklog.write.staged_files import StagedRun
+from sparklog.write.staging import TaskStage
 
 _log = logging.getLogger("sparklog")
 

@@ -33,7 +33,8 @@ from sparklog.topic.transactions.ids import EMPTY_STATE, EPOCH_MAX, Transactiona
 from sparklog.topic.write.commit import CommitRequest
 from sparklog.write.pipeline import encode_records
 from sparklog.write.running_jobs import begin
-from sparklog.write.staging import StagedRun, TaskStage
+from sparklog.write.staged_files import StagedRun
+from sparklog.write.staging import TaskStage
 
 _log = logging.getLogger("sparklog")
 

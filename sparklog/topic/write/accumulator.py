@@ -33,7 +33,8 @@ from sparklog.write.pipeline import (
     digest_rows,
     encode_records_of_logs,
 )
-from sparklog.write.staging import StagedRun, TaskStage
+from sparklog.write.staged_files import StagedRun
+from sparklog.write.staging import TaskStage
 
 BUFFERED_BYTES_MAX: Final = 1 << 25
 """Rows are encoded when they have this many bytes, whatever the number of their partitions."""

@@ -31,8 +31,8 @@ from sparklog.write.journal import apply_journal, refuse_foreign_changes, write_
 from sparklog.write.locking import hold, refuse_claimed
 from sparklog.write.recovery import recover_log
 from sparklog.write.running_jobs import end, is_same_work, made_ms
+from sparklog.write.staged_files import StagedRun
 from sparklog.write.staged_runs import StagedRuns
-from sparklog.write.staging import StagedRun
 
 _log = logging.getLogger("sparklog")
 
