@@ -163,7 +163,7 @@ class LogWriter:
             write_atomically(folder, files.PARTITION_METADATA, metadata)
         self._start_offset, self._producers = found.start_offset, found.producers
         self._epochs = found.leader_epochs
-        self._end = OpenEnd(folder, self._config, found.state, self._producers, self._rng)
+        self._end = OpenEnd(folder, self._config, found, self._rng)
         self._flushed_ms = self._clock()
         self._timer.reset()
         self._is_open = True

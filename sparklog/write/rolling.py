@@ -21,7 +21,7 @@ from sparklog.write.active_segment import (
     seal,
 )
 from sparklog.write.policy import roll_jitter_ms
-from sparklog.write.recovery import FIRST_SEGMENT
+from sparklog.write.recovery import FIRST_SEGMENT, Recovered
 from sparklog.write.small_files import write_atomically
 
 if TYPE_CHECKING:
@@ -61,30 +61,13 @@ def roll(folder: PartitionFolder, state: ActiveSegmentState, producers: Producer
 class OpenEnd:
     """The end of an open log: its active segment, which grows and is rolled.
 
-    Parameters
-    ----------
-    state, producers
-        The log's state and producers from `sparklog.write.recovery.recover_log`; the producers change with the log.
-    rng : callable
-        Returns random numbers for ``segment.jitter.ms``.
-
-    Attributes
-    ----------
-    tail : ActiveSegmentState
-        The state of the active segment.
+    Its state is ``tail``. The producers that recovery found change with the log; ``rng`` is for ``segment.jitter.ms``.
     """
 
-    def __init__(
-        self,
-        folder: PartitionFolder,
-        config: LogConfig,
-        state: ActiveSegmentState,
-        producers: Producers,
-        rng: Callable[[], int],
-    ) -> None:
+    def __init__(self, folder: PartitionFolder, config: LogConfig, found: Recovered, rng: Callable[[], int]) -> None:
         self._folder, self._storage = folder, folder.writable
-        self._config, self._producers, self._rng = config, producers, rng
-        self.tail = replace(state, segment=replace(state.segment, roll_jitter_ms=self._jitter_ms()))
+        self._config, self._producers, self._rng = config, found.producers, rng
+        self.tail = replace(found.state, segment=replace(found.state.segment, roll_jitter_ms=self._jitter_ms()))
         self._files = self._opened(self.tail)
         self._preallocate()
 

@@ -1,9 +1,8 @@
 """Names jobs, and marks those that run.
 
-The name of a job is part of the names of the files that its tasks stage. It begins with the time of the job, ms in 12
-hexadecimal digits, so that files of a dead job are known by their age. Ten more digits identify the job: they are
-random for a batch write, and equal for all writes of a stream, so that a later batch removes the leftovers of an
-earlier one.
+The name, a part of those of staged files, begins with the time of the job, ms in 12 hexadecimal digits, so that files
+of a dead job are known by their age. Ten more digits identify the job: they are random for a batch write, and equal for
+all writes of a stream, so that a later batch removes the leftovers of an earlier one.
 
     seglog-<job>-running.staged   empty, while the job runs; a task that finds it gone is one that nobody waits for
 """
