@@ -30,7 +30,7 @@ from sparklog.log.layout import list_segments
 from sparklog.log.places import LogDirectory, PartitionFolder
 from sparklog.log.properties import LOCAL_RETENTION, UNLIMITED
 from sparklog.topic.write.configs import StoredConfigs, stored_configs, topic_config
-from sparklog.values.named import imported
+from sparklog.values.imports import imported
 from sparklog.write.small_files import set_checkpoint_offsets
 
 _RETENTION: Final = "retention.ms"
