@@ -13,8 +13,7 @@ from typing import Protocol
 
 from sparklog.cleaner.opened import OpenedLog
 from sparklog.cleaner.retention import RetainedSegment, RetentionPolicy, dropped_by
-from sparklog.cleaner.rewriting import Rewriter, Rewritten
-from sparklog.cleaner.throttle import Throttle
+from sparklog.cleaner.rewriting import Rewriter, Rewritten, Throttle
 
 _NONE = -1
 
