@@ -15,9 +15,9 @@ from typing import Final
 
 from sparklog.cleaner.opened import OpenedLog, open_to_clean, open_to_look
 from sparklog.cleaner.partition import Cleaned, Cleaning, CleanPass
-from sparklog.cleaner.removal import remove_before
 from sparklog.cleaner.retention import KafkaRetention, RetentionPolicy
 from sparklog.cleaner.rewriting import Throttle
+from sparklog.cleaner.swap import remove_before
 from sparklog.errors import NOTHING_CLEANED, CorruptLogError, LockedError
 from sparklog.jobs.run.exclusive import exclusive
 from sparklog.jobs.run.job import OF_ONE_PARTITION, Amount, PartlyDoneError, PiecesTask, Report
