@@ -43,7 +43,7 @@ INDOORS: dict[str, tuple[str, ...]] = {
         *("selection", "places", "internal", "write", "cutting", "log_manager", "partition_log", "reader", "recover"),
         *("streams", "transactions"),
     ),
-    "cli": ("choices", "output", "parsing", "work", "commands"),
+    "cli": ("output", "parsing", "work", "commands"),
     "spark": ("worker", "runner", "jobs", "options", "read", "writer", "stream", "source"),
 }
 # The doors: where the text of a path becomes a place, which all others are given. The list only gets shorter.
