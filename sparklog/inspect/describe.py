@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Final
 
+import javaproperties
 import numpy as np
 
 from sparklog.errors import CorruptLogError, PathNotFoundError, SeglogError, StorageError
@@ -23,7 +24,7 @@ from sparklog.log import files
 from sparklog.log.files import TopicPartition
 from sparklog.log.index import TimeEntry, floor_time
 from sparklog.log.layout import PartitionLayout, list_segments, read_layout, topic_id_of
-from sparklog.log.places import PartitionFolder
+from sparklog.log.places import LogDirectory, PartitionFolder
 from sparklog.log.producer_state import snapshot_before
 from sparklog.log.segment import OpenSegment, Segment
 from sparklog.log.transactions import last_stable_offset
@@ -329,3 +330,42 @@ def _topic_id(folder: PartitionFolder) -> str | None:
         return topic_id_of(folder)
     except SeglogError:
         return None
+
+
+@dataclass(frozen=True)
+class DirectoryDescription:
+    """The identity of a log directory.
+
+    Attributes
+    ----------
+    cluster_id, directory_id : str or None
+    node_id : int or None
+        The number of the broker. Each of the three is None if the file is missing or does not name it.
+    error : str or None
+        Why the file cannot be read.
+    """
+
+    path: str
+    cluster_id: str | None = None
+    node_id: int | None = None
+    directory_id: str | None = None
+    error: str | None = None
+
+
+def describe_directory(directory: LogDirectory) -> DirectoryDescription:
+    """Describe a log directory; if its file cannot be read, the description holds the error.
+
+    Source: apache/kafka, MetaProperties.java: version 0 has ``broker.id``, version 1 ``node.id``.
+    """
+    path = directory.file(files.META_PROPERTIES)
+    try:
+        said = javaproperties.loads(directory.storage.read_small(path) or b"")
+        node_id = said.get("node.id", said.get("broker.id"))
+        return DirectoryDescription(
+            directory.path,
+            said.get("cluster.id"),
+            None if node_id is None else int(node_id),
+            said.get("directory.id"),
+        )
+    except (SeglogError, ValueError) as error:
+        return DirectoryDescription(directory.path, error=f"{path}: {error}")
