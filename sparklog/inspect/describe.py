@@ -19,17 +19,19 @@ import numpy as np
 
 from sparklog.errors import CorruptLogError, PathNotFoundError, SeglogError, StorageError
 from sparklog.inspect.histogram import TimeHistogram
-from sparklog.inspect.uncompressed import uncompressed_bytes
 from sparklog.log import files
 from sparklog.log.files import TopicPartition
 from sparklog.log.index import TimeEntry, floor_time
 from sparklog.log.layout import PartitionLayout, list_segments, read_layout, topic_id_of
 from sparklog.log.places import LogDirectory, PartitionFolder
 from sparklog.log.producer_state import snapshot_before
-from sparklog.log.segment import OpenSegment, Segment
+from sparklog.log.segment import OpenSegment, Segment, Window
 from sparklog.log.transactions import last_stable_offset
+from sparklog.record.batches.wrappers import wrapped
+from sparklog.record.codecs.table import decompressor
 from sparklog.record.format import v2
 from sparklog.record.format.headers import BatchHeaders
+from sparklog.record.format.limits import DECOMPRESSED_BYTES_MAX
 from sparklog.record.format.v2 import OFFSET_MAX
 from sparklog.storage.base import Entry
 
@@ -369,3 +371,32 @@ def describe_directory(directory: LogDirectory) -> DirectoryDescription:
         )
     except (SeglogError, ValueError) as error:
         return DirectoryDescription(directory.path, error=f"{path}: {error}")
+
+
+def uncompressed_bytes(window: Window, headers: BatchHeaders) -> Counter[int]:
+    """Return the size without compression of some batches of a window, by codec id.
+
+    A batch that cannot be decompressed counts with its size as stored: `sparklog.inspect.verify` reports its damage.
+    """
+    found: Counter[int] = Counter()
+    rows = zip(
+        headers.column("position").tolist(),
+        headers.column("batch_bytes").tolist(),
+        headers.column("magic").tolist(),
+        headers.codec_ids.tolist(),
+        strict=True,
+    )
+    for position, size_bytes, magic, codec_id in rows:
+        start = position - headers.origin
+        batch = window.buffer[start : start + size_bytes]
+        found[codec_id] += size_bytes + (_saved_bytes(batch, magic, codec_id) if codec_id else 0)
+    return found
+
+
+def _saved_bytes(batch: memoryview, magic: int, codec_id: int) -> int:
+    try:
+        data = batch[v2.HEADER_BYTES :] if magic == 2 else wrapped(batch)
+        return len(decompressor(codec_id, magic)(data, DECOMPRESSED_BYTES_MAX)) - len(data)
+    except Exception:
+        # Each library raises errors of its own.
+        return 0
