@@ -155,7 +155,7 @@ class StagedRun(NamedTuple):
         )
 
 
-class StagedFile:
+class TaskFile:
     """A staged file open for writing, and the entries of its batches.
 
     Parameters

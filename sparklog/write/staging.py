@@ -19,7 +19,7 @@ from sparklog.log.config import LogConfig
 from sparklog.log.places import LogDirectory
 from sparklog.write.active_segment import ActiveSegmentState, BatchRun, append_run, new_segment, rows_before_roll
 from sparklog.write.running_jobs import is_running
-from sparklog.write.staged_files import OF_ROWS, Origin, StagedFile, StagedRun
+from sparklog.write.staged_files import OF_ROWS, Origin, StagedRun, TaskFile
 
 if TYPE_CHECKING:
     from sparklog.record.encode.batches import EncodedBatches
@@ -42,7 +42,7 @@ class _Staged:
     ----------
     runs : list of StagedRun
         The finished runs: first in the shared file, then in files of their own.
-    own : StagedFile or None
+    own : TaskFile or None
         The partition's own unfinished file, if there is one.
     own_records : int
         The number of records in it.
@@ -57,7 +57,7 @@ class _Staged:
     """
 
     runs: list[StagedRun] = field(default_factory=list)
-    own: StagedFile | None = None
+    own: TaskFile | None = None
     own_records: int = 0
     tail: ActiveSegmentState = field(default_factory=lambda: new_segment(0, 0))
     end_offset: int = 0
@@ -98,7 +98,7 @@ class TaskStage:
     def __init__(self, directory: LogDirectory, job: str, task: int, attempt: int, config: LogConfig) -> None:
         self._directory, self._job = directory, job
         self._task, self._attempt, self._config = task, attempt, config
-        self._files: list[StagedFile] = []
+        self._files: list[TaskFile] = []
         self._shared = self._new_file()
         self._staged: dict[str, _Staged] = {}
 
@@ -208,12 +208,12 @@ class TaskStage:
         found.runs.append(self._run(folder, found, found.own, *at, is_alone=True))
         found.own = None
 
-    def _run(self, folder: str, found: _Staged, file: StagedFile, *at: int, is_alone: bool = False) -> StagedRun:
+    def _run(self, folder: str, found: _Staged, file: TaskFile, *at: int, is_alone: bool = False) -> StagedRun:
         return StagedRun(folder, self._job, file.name, self._task, len(found.runs), is_alone, found.origin, *at)
 
-    def _new_file(self) -> StagedFile:
+    def _new_file(self) -> TaskFile:
         name = f"{self._task}-{self._attempt}-{len(self._files)}"
-        self._files.append(StagedFile(self._directory, self._job, name))
+        self._files.append(TaskFile(self._directory, self._job, name))
         return self._files[-1]
 
     def finish(self, *, is_synced: bool = True) -> list[StagedRun]:
