@@ -42,7 +42,6 @@ from sparklog.storage.process import process_id
 from sparklog.storage.registry import PathText, expand_one, locate
 from sparklog.write import locking
 from sparklog.write.commit_plan import metadata_to_write
-from sparklog.write.directories import make_directory
 from sparklog.write.flushing import FlushTimer
 from sparklog.write.journal import apply_journal
 from sparklog.write.metrics import LogCounters, LogMetrics
@@ -50,7 +49,7 @@ from sparklog.write.pipeline import ProducerIdentity, check_records, encode_reco
 from sparklog.write.policy import should_flush
 from sparklog.write.recovery import recover_log
 from sparklog.write.rolling import OpenEnd
-from sparklog.write.small_files import write_atomically
+from sparklog.write.small_files import make_directory, write_atomically
 
 _RANDOM_END: Final = 1 << 31
 _BROKEN: Final = "{} could not be put right after an error: close it and open it again"

@@ -15,7 +15,7 @@ from typing import Final
 
 from sparklog.log import files
 from sparklog.log.places import LogDirectory
-from sparklog.write.directories import make_directory
+from sparklog.write.small_files import make_directory
 
 _WORK_DIGITS: Final = 10
 
