@@ -332,7 +332,7 @@ class LogWriter:
 
     def _sync(self) -> None:
         with self._counters.flushing():
-            self._end.sync()
+            self._end.files.sync()
         self._unflushed, self._flushed_ms = 0, self._clock()
         self._timer.reset()
 
@@ -364,14 +364,14 @@ class LogWriter:
                 locking.forget_marker(self._folder.directory)
                 raise
             finally:
-                self._end.close()
+                self._end.files.close()
             locking.show_marker(self._folder.directory)
 
     def _close_files_in_child(self) -> None:
         """Close a forked process's inherited descriptors: the log, its locks and its files belong to the parent."""
         if self._is_open:
             self._is_open = False
-            self._end.close()
+            self._end.files.close()
             self._resources.pop_all()
 
     @contextmanager

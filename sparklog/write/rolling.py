@@ -61,21 +61,16 @@ def roll(folder: PartitionFolder, state: ActiveSegmentState, producers: Producer
 class OpenEnd:
     """The end of an open log: its active segment, which grows and is rolled.
 
-    Its state is ``tail``. The producers that recovery found change with the log; ``rng`` is for ``segment.jitter.ms``.
+    Its state is ``tail``, and its open files are ``files``. The producers that recovery
+    found change with the log; ``rng`` is for ``segment.jitter.ms``.
     """
 
     def __init__(self, folder: PartitionFolder, config: LogConfig, found: Recovered, rng: Callable[[], int]) -> None:
         self._folder, self._storage = folder, folder.writable
         self._config, self._producers, self._rng = config, found.producers, rng
         self.tail = replace(found.state, segment=replace(found.state.segment, roll_jitter_ms=self._jitter_ms()))
-        self._files = self._opened(self.tail)
+        self.files = self._opened(self.tail)
         self._preallocate()
-
-    def sync(self) -> None:
-        self._files.sync()
-
-    def close(self) -> None:
-        self._files.close()
 
     def write(self, encoded: EncodedBatches, producer_id: int, now_ms: int) -> None:
         """Append batches of a producer, -1 for none, and roll when it is due."""
@@ -87,11 +82,11 @@ class OpenEnd:
                 fitting = run if rows == len(run) else run[:rows]
                 tail, offset_entries, time_entries = append_run(self.tail, fitting, self._config)
                 written_bytes = tail.segment.size_bytes - self.tail.segment.size_bytes
-                self._files.log.append(data[:written_bytes])
+                self.files.log.append(data[:written_bytes])
                 data = data[written_bytes:]
                 if offset_entries:
-                    self._files.offset_index.append(offset_entries)
-                    self._files.time_index.append(time_entries)
+                    self.files.offset_index.append(offset_entries)
+                    self.files.time_index.append(time_entries)
                 self.tail = tail
             if producer_id >= 0:
                 # Before the roll, which writes a snapshot of the producers.
@@ -105,26 +100,26 @@ class OpenEnd:
     def _roll(self, now_ms: int) -> None:
         """Seal the active segment and begin another; empty ones give way to it."""
         self.seal()
-        self._files.close()
+        self.files.close()
         if not self.tail.segment.size_bytes:
             self._remove_segment(self.tail.segment.base_offset)
         self.tail = new_segment(self.tail.end_offset, now_ms, self._jitter_ms())
-        self._files = self._opened(self.tail)
+        self.files = self._opened(self.tail)
         self._preallocate()
         self._storage.sync_folder(self._folder.location)
 
     def seal(self) -> None:
         """Complete the active segment, sync it, and write a snapshot of the producers at its end."""
-        self._files.cut(self.tail)
+        self.files.cut(self.tail)
         self.tail, last_entry = seal(self.tail)
-        self._files.time_index.append(last_entry)
-        self._files.sync()
+        self.files.time_index.append(last_entry)
+        self.files.sync()
         snapshot = offset_file_name(self.tail.end_offset, files.SNAPSHOT)
         write_atomically(self._folder, snapshot, self._producers.encode())
 
     def undo(self, before: ActiveSegmentState) -> None:
         """Restore the log as it was before an append that failed."""
-        self._files.close()
+        self.files.close()
         # An index without its log would prove a loss: logs go last.
         entries = self._storage.entries(self._folder.location)
         for entry in sorted(entries, key=lambda entry: entry.name.endswith(files.LOG)):
@@ -132,7 +127,7 @@ class OpenEnd:
             if found is not None and _is_behind(found, before):
                 self._storage.remove(self._folder.file(entry.name))
         # Not preallocated again: on a full disk this would fail, although the append is already undone.
-        self.tail, self._files = before, self._opened(before)
+        self.tail, self.files = before, self._opened(before)
 
     def _opened(self, tail: ActiveSegmentState) -> ActiveFiles:
         """Open the files of a segment, and cut them to the sizes that its state says."""
@@ -143,7 +138,7 @@ class OpenEnd:
 
     def _preallocate(self) -> None:
         if self._config.preallocate:
-            self._files.log.preallocate(self._config.segment_bytes)
+            self.files.log.preallocate(self._config.segment_bytes)
 
     def _remove_segment(self, base_offset: int) -> None:
         for suffix in FIRST_SEGMENT:

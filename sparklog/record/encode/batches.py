@@ -401,7 +401,9 @@ def _take_headers_apart(column: pa.Array, records: Int64s) -> tuple[Int64s, Octe
 
 
 def digest_records(topic: str, records: pa.RecordBatch, partitions: Int64s) -> int:
-    """Return a digest of 64 bits; the digests of two parts add up, modulo 2**64, to the digest of all rows.
+    """Return a digest of 64 bits, which does not depend on the order of rows or on the tasks that write them.
+
+    The digests of two parts add up, modulo 2**64, to the digest of all rows.
 
     Parameters
     ----------
