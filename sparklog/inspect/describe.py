@@ -28,10 +28,9 @@ from sparklog.log.producer_state import snapshot_before
 from sparklog.log.segment import OpenSegment, Segment, Window
 from sparklog.log.transactions import last_stable_offset
 from sparklog.record.batches.wrappers import wrapped
-from sparklog.record.codecs.table import decompressor
+from sparklog.record.codecs.table import DECOMPRESSED_BYTES_MAX, decompressor
 from sparklog.record.format import v2
 from sparklog.record.format.headers import BatchHeaders
-from sparklog.record.format.limits import DECOMPRESSED_BYTES_MAX
 from sparklog.record.format.v2 import OFFSET_MAX
 from sparklog.storage.base import Entry
 

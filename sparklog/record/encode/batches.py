@@ -19,12 +19,11 @@ import pyarrow as pa
 from sparklog.errors import InvalidOptionError, RecordTooLargeError
 from sparklog.record.batches import checksums
 from sparklog.record.codecs.many_streams import many_frames
-from sparklog.record.codecs.table import CODEC_IDS, compressed_bytes_max, compressor
+from sparklog.record.codecs.table import CODEC_IDS, DECOMPRESSED_BYTES_MAX, compressed_bytes_max, compressor
 from sparklog.record.encode.intake import NO_TIMESTAMP, refuse_twice, take_headers, take_text, time_numbers
 from sparklog.record.format import v2
 from sparklog.record.format.arrays import filled, numbers_of
 from sparklog.record.format.headers import CRC, HEADERS_DTYPE, TABLE_FIELDS, BatchHeaders
-from sparklog.record.format.limits import DECOMPRESSED_BYTES_MAX
 from sparklog.record.format.streams import Int64s, Octets
 from sparklog.record.kernels import encode as kernels
 from sparklog.record.kernels.digest import sum_of_hashes
