@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from sparklog.log import files
 from sparklog.log.config import LogConfig
 from sparklog.log.files import OffsetFile, offset_file_name, parse_offset_file
 from sparklog.log.places import PartitionFolder
 from sparklog.log.producer_state import Producers, producer_batches
+from sparklog.record.encode.batches import EncodedBatches
 from sparklog.write.active_segment import (
     ActiveFiles,
     ActiveSegmentState,
@@ -23,9 +23,6 @@ from sparklog.write.active_segment import (
 from sparklog.write.policy import roll_jitter_ms
 from sparklog.write.recovery import FIRST_SEGMENT, Recovered
 from sparklog.write.small_files import write_atomically
-
-if TYPE_CHECKING:
-    from sparklog.record.encode.batches import EncodedBatches
 
 
 def seal_active(folder: PartitionFolder, state: ActiveSegmentState, producers: Producers) -> ActiveSegmentState:
@@ -61,8 +58,8 @@ def roll(folder: PartitionFolder, state: ActiveSegmentState, producers: Producer
 class OpenEnd:
     """The end of an open log: its active segment, which grows and is rolled.
 
-    Its state is ``tail``, and its open files are ``files``. The producers that recovery
-    found change with the log; ``rng`` is for ``segment.jitter.ms``.
+    Its state is ``tail``, and its open files are ``files``. The producers that recovery found change with the log;
+    ``rng`` is for ``segment.jitter.ms``.
     """
 
     def __init__(self, folder: PartitionFolder, config: LogConfig, found: Recovered, rng: Callable[[], int]) -> None:
@@ -102,7 +99,8 @@ class OpenEnd:
         self.seal()
         self.files.close()
         if not self.tail.segment.size_bytes:
-            self._remove_segment(self.tail.segment.base_offset)
+            for suffix in FIRST_SEGMENT:
+                self._storage.remove(self._folder.path(self.tail.segment.base_offset, suffix))
         self.tail = new_segment(self.tail.end_offset, now_ms, self._jitter_ms())
         self.files = self._opened(self.tail)
         self._preallocate()
@@ -139,10 +137,6 @@ class OpenEnd:
     def _preallocate(self) -> None:
         if self._config.preallocate:
             self.files.log.preallocate(self._config.segment_bytes)
-
-    def _remove_segment(self, base_offset: int) -> None:
-        for suffix in FIRST_SEGMENT:
-            self._storage.remove(self._folder.path(base_offset, suffix))
 
     def _jitter_ms(self) -> int:
         return roll_jitter_ms(self._config, self._rng())
