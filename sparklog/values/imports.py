@@ -1,4 +1,4 @@
-"""Imports what is only known by name: a decoder or a partitioner of the user, and the library of an optional extra."""
+"""Imports by name: a decoder or a partitioner of the user, and the libraries of optional extras."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Names jobs, and marks those that run.
+"""Names jobs, and marks the running ones.
 
-The name, a part of those of staged files, begins with the time of the job, ms in 12 hexadecimal digits, so that files
+Names of staged files include the job's. It begins with the time of the job, ms in 12 hexadecimal digits, so that files
 of a dead job are known by their age. Ten more digits identify the job: they are random for a batch write, and equal for
 all writes of a stream, so that a later batch removes the leftovers of an earlier one.
 
