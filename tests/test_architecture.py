@@ -49,7 +49,7 @@ INDOORS: dict[str, tuple[str, ...]] = {
         *("selection", "places", "internal", "write", "cutting", "log_manager", "partition_log", "reader", "recover"),
         *("streams", "transactions"),
     ),
-    "cli": ("choices", "output", "parsing", "work", "commands"),
+    "cli": ("output", "parsing", "work", "commands"),
     "spark": ("worker", "runner", "jobs", "options", "read", "writer", "stream", "source"),
 }
 # The doors: where the text of a path becomes a place, which all others are given. The list only gets shorter.
@@ -68,8 +68,8 @@ IMPORTED_BY_NAME = {
     ("__init__.py", "_HOMES[name]"),  # the public names, each from its home
     ("__init__.py", "_MODULES[name]"),  # and the public modules
     ("record/codecs/table.py", "f'{__package__}.{self.name}'"),  # the library of a codec, which planning does not need
-    ("values/named.py", "module_name"),  # a decoder or a partitioner of the user's own
-    ("values/libraries.py", "module"),  # fastavro and protobuf, which are optional
+    ("values/imports.py", "module_name"),  # a decoder or a partitioner of the user's own
+    ("values/imports.py", "module"),  # fastavro and protobuf, which are optional
 }
 # Public names that several modules define, and why each may. All others mean one thing.
 IDIOMS = {
@@ -305,7 +305,7 @@ def test_libraries_stay_in_their_rooms(path: Path) -> None:
         elif library in ("typer", "rich"):
             assert room(path) == "cli"
         elif library in ("fastavro", "google", "grpc_tools"):
-            raise AssertionError(f"{name(path)} imports {library}, and not by sparklog.values.libraries")
+            raise AssertionError(f"{name(path)} imports {library}, and not by sparklog.values.imports")
         elif library in FILE_SYSTEM:
             assert room(path) == "storage" or name(path) in OUTSIDE_OF_STORAGE, f"{name(path)} imports {library}"
         elif library in ("io", "time", "datetime"):

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from sparklog.cleaner.throttle import Throttle
+from sparklog.cleaner.rewriting import Throttle
 from sparklog.cleaner.transactions import AbortedTransactions
 from sparklog.errors import CorruptBatchError
 from sparklog.log.segment import Segment

@@ -2,7 +2,7 @@
 
 The caller has locked the log directory. The directory's own files are not changed here. The new log start offset and
 the cleaner's progress are returned. The caller writes them down, and only then removes the
-segments before the start (`sparklog.cleaner.removal`). So other processes can do the work of many partitions.
+segments before the start (`sparklog.cleaner.swap`). So other processes can do the work of many partitions.
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ from typing import Protocol
 
 from sparklog.cleaner.opened import OpenedLog
 from sparklog.cleaner.retention import RetainedSegment, RetentionPolicy, dropped_by
-from sparklog.cleaner.rewriting import Rewriter, Rewritten
-from sparklog.cleaner.throttle import Throttle
+from sparklog.cleaner.rewriting import Rewriter, Rewritten, Throttle
 
 _NONE = -1
 

@@ -11,6 +11,7 @@ its own, and the next cleaning removes that.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -19,7 +20,6 @@ import numpy as np
 from sparklog.cleaner.editor import Editor
 from sparklog.cleaner.new_segments import NewSegment, NewSegments
 from sparklog.cleaner.swap import swap
-from sparklog.cleaner.throttle import Throttle
 from sparklog.log.config import LogConfig
 from sparklog.log.losses import refuse_cut_end
 from sparklog.log.places import PartitionFolder
@@ -27,6 +27,35 @@ from sparklog.log.scans.of_range import refuse_damaged_window
 from sparklog.log.segment import Segment
 from sparklog.log.windows import Window
 from sparklog.record.format import v2
+
+
+class Throttle:
+    """Sleeps when more bytes are moved than a rate allows.
+
+    Parameters
+    ----------
+    bytes_per_second : float
+        The limit for bytes read and written, together.
+    clock, sleep : callable
+        Returns seconds since any fixed time; and sleeps for a number of seconds.
+    """
+
+    def __init__(
+        self,
+        bytes_per_second: float,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._rate, self._clock, self._sleep = bytes_per_second, clock, sleep
+        self._due = clock()
+
+    def add(self, size_bytes: int) -> None:
+        """Count moved bytes, and sleep until more may be moved."""
+        now = self._clock()
+        # Idle time earns no credit.
+        self._due = max(self._due, now) + size_bytes / self._rate
+        if self._due > now:
+            self._sleep(self._due - now)
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,8 +21,7 @@ from sparklog.cleaner.cuts import (
     truncation,
 )
 from sparklog.cleaner.opened import OpenedLog, open_to_clean
-from sparklog.cleaner.removal import remove_before
-from sparklog.cleaner.swap import remove_set_aside, set_aside
+from sparklog.cleaner.swap import remove_before, remove_set_aside, set_aside
 from sparklog.errors import InvalidOptionError
 from sparklog.log import files
 from sparklog.log.clock import Time, wall_clock_ms

@@ -1,12 +1,37 @@
-"""Parses the values of options: times, spans of time and properties."""
+"""The values of options: words to choose from, and how times, spans of time and properties are parsed."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from enum import StrEnum
 from typing import Final
 
 from sparklog.errors import InvalidOptionError
 from sparklog.log.clock import iso_milliseconds
+
+
+class IsolationLevels(StrEnum):
+    """The values of ``--isolation-level``."""
+
+    READ_UNCOMMITTED = "read_uncommitted"
+    READ_COMMITTED = "read_committed"
+
+
+class Format(StrEnum):
+    """The values of ``--format``."""
+
+    TABLE = "table"
+    JSON = "json"
+    CSV = "csv"
+    RAW = "raw"
+
+
+class InputFormat(StrEnum):
+    """The values of ``--format`` of ``produce``: the form of the input."""
+
+    LINES = "lines"
+    JSON_LINES = "jsonl"
+
 
 _UNIT_SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 

@@ -16,7 +16,6 @@ A consumer belongs to one thread and one process.
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -27,12 +26,9 @@ from sparklog.clients.consumer_records import ConsumerRecord, RecordMaker
 from sparklog.clients.fetcher import Fetcher, OffsetAndTimestamp, first_from
 from sparklog.clients.futures import FutureCommit
 from sparklog.clients.settings import ConsumerSettings
-from sparklog.errors import (
-    IllegalStateError,
-    InvalidOptionError,
-    UnknownTopicOrPartitionError,
-)
-from sparklog.log.files import TopicPartition, checked_topic
+from sparklog.clients.subscription import Subscription
+from sparklog.errors import IllegalStateError, InvalidOptionError, UnknownTopicOrPartitionError
+from sparklog.log.files import TopicPartition
 from sparklog.log.layout import read_layout
 from sparklog.log.places import PartitionFolder
 from sparklog.log.reader import LogReader
@@ -41,9 +37,6 @@ from sparklog.storage.registry import PathText
 from sparklog.topic.internal.given_offsets import ConsumerGroupMetadata, named_partition
 from sparklog.topic.log_manager import LogManager
 from sparklog.topic.places.discovery import INTERNAL_PREFIX
-
-_TOPICS_SECONDS = 1.0
-
 
 Partitions = Iterable[tuple[str, int]]
 
@@ -79,12 +72,8 @@ class Consumer:
         self._fetcher = Fetcher(
             self._settings.isolation_level, self._commits.first_positions, self._settings.auto_offset_reset
         )
-        self._topics: frozenset[str] = frozenset()
-        self._pattern: re.Pattern[str] | None = None
-        self._listener: Any = None
-        self._is_assigned = self._is_closed = self._has_joined = False
-        self._process = process_id()
-        self._topics_seconds = float("-inf")
+        self._subscription = Subscription()
+        self._is_assigned, self._is_closed, self._process = False, False, process_id()
         if topics:
             self.subscribe(topics)
 
@@ -121,13 +110,7 @@ class Consumer:
         self._refuse_closed()
         if self._is_assigned:
             raise IllegalStateError("partitions are assigned: call unsubscribe before subscribe")
-        names = frozenset([topics] if isinstance(topics, str) else topics)
-        if bool(names) == (pattern is not None):
-            raise InvalidOptionError("subscribe to topics or to a pattern: one of them")
-        for name in names:
-            checked_topic(name)
-        self._topics, self._pattern = names, None if pattern is None else re.compile(pattern)
-        self._listener, self._topics_seconds, self._has_joined = listener, float("-inf"), False
+        self._subscription = Subscription.of(topics, pattern, listener)
         self._find_partitions()
 
     def assign(self, partitions: Iterable[tuple[str, int]]) -> None:
@@ -143,7 +126,7 @@ class Consumer:
             One does not exist.
         """
         self._refuse_closed()
-        if self._topics or self._pattern is not None:
+        if self._subscription.is_active:
             raise IllegalStateError("topics are subscribed to: call unsubscribe before assign")
         folders = {at: self._folder_of(at) for at in map(named_partition, partitions)}
         self._read(folders)
@@ -152,14 +135,14 @@ class Consumer:
     def unsubscribe(self) -> None:
         """Stop reading."""
         self._refuse_closed()
-        self._topics, self._pattern, self._listener, self._is_assigned = frozenset(), None, None, False
+        self._subscription, self._is_assigned = Subscription(), False
         self._read({})
 
     def subscription(self) -> set[str] | None:
         """Return the subscribed topics; None if partitions are assigned, or nothing is."""
-        if self._pattern is not None:
+        if self._subscription.pattern is not None:
             return {at.topic for at in self._fetcher.partitions}
-        return set(self._topics) or None
+        return set(self._subscription.topics) or None
 
     def assignment(self) -> set[TopicPartition]:
         """Return the partitions being read."""
@@ -221,23 +204,11 @@ class Consumer:
         deadline = time.monotonic() + timeout_ms / 1000
         while True:
             self._find_partitions()
-            self._commits.commit_if_due(self._positions())
-            found = self._fetched(most, bytes_max)
+            self._commits.commit_if_due(self._fetcher.positions)
+            found = self._maker.make_all(self._fetcher.fetch(most, bytes_max))
             if found or time.monotonic() >= deadline:
                 return found
-            self._fetcher.wait(min(deadline, self._next_due()))
-
-    def _fetched(self, most: int, bytes_max: int) -> dict[TopicPartition, list[ConsumerRecord]]:
-        found: dict[TopicPartition, list[ConsumerRecord]] = {}
-        try:
-            for at, row, sizes in self._fetcher.fetch(most, bytes_max):
-                record = self._maker.make(at, row, sizes)
-                found.setdefault(at, []).append(record)
-        except Exception:
-            # Records fetched before are not lost; the next poll raises again.
-            if not found:
-                raise
-        return found
+            self._fetcher.wait(min(deadline, self._subscription.due, self._commits.due))
 
     def __iter__(self) -> Iterator[ConsumerRecord]:
         return self
@@ -270,12 +241,7 @@ class Consumer:
 
     def metrics(self) -> dict[str, dict[str, int]]:
         """Return how many records, and bytes of keys and values, were read, and the largest lag of a partition."""
-        of_fetches = {
-            "records-consumed-total": self._maker.records,
-            "bytes-consumed-total": self._maker.key_and_value_bytes,
-            "records-lag-max": self._fetcher.lag_max,
-        }
-        return {"consumer-fetch-manager-metrics": of_fetches}
+        return {"consumer-fetch-manager-metrics": self._maker.metrics() | {"records-lag-max": self._fetcher.lag_max}}
 
     def highwater(self, partition: tuple[str, int]) -> int | None:
         """Return the end of the readable part of a partition at the last look; None before that."""
@@ -345,11 +311,7 @@ class Consumer:
         InvalidOptionError
             A time is before 1970, or not valid.
         """
-        found: dict[TopicPartition, OffsetAndTimestamp | None] = {}
-        for given, since in timestamps.items():
-            at = named_partition(given)
-            found[at] = first_from(self._reader(at), since)
-        return found
+        return {(at := named_partition(each)): first_from(self._reader(at), ms) for each, ms in timestamps.items()}
 
     def commit(self, offsets: Mapping[tuple[str, int], Any] | None = None, timeout_ms: float | None = None) -> None:
         """Commit offsets of the group, in one step, and return when they are on the disk.
@@ -369,7 +331,7 @@ class Consumer:
             Other consumers held the lock for that long.
         """
         self._refuse_closed()
-        chosen: Mapping[Any, Any] = self._positions() if offsets is None else offsets
+        chosen: Mapping[Any, Any] = self._fetcher.positions if offsets is None else offsets
         self._commits.commit(chosen, COMMIT_SECONDS if timeout_ms is None else timeout_ms / 1000)
 
     def commit_async(
@@ -383,7 +345,7 @@ class Consumer:
         becomes a warning.
         """
         self._refuse_closed()
-        given: dict[Any, Any] = dict(self._positions() if offsets is None else offsets)
+        given: dict[Any, Any] = dict(self._fetcher.positions if offsets is None else offsets)
         return self._commits.commit_async(given, callback)
 
     def committed(self, partition: tuple[str, int], metadata: bool = False, timeout_ms: Any = None) -> Any:  # noqa: ARG002
@@ -412,51 +374,32 @@ class Consumer:
             return
         try:
             if autocommit:
-                self._commits.commit_if_due(self._positions(), is_last=True)
-            if self._listener is not None and self._fetcher.partitions:
-                self._listener.on_partitions_revoked(self.assignment())
+                self._commits.commit_if_due(self._fetcher.positions, is_last=True)
+            if self._subscription.listener is not None and self._fetcher.partitions:
+                self._subscription.listener.on_partitions_revoked(self.assignment())
         finally:
             self._is_closed = True
             self._fetcher.assign({})
 
-    def _positions(self) -> dict[TopicPartition, int]:
-        return {at: each.position for at, each in self._fetcher.partitions.items() if each.position is not None}
-
-    def _next_due(self) -> float:
-        is_subscribed = bool(self._topics) or self._pattern is not None
-        due = self._topics_seconds + _TOPICS_SECONDS if is_subscribed else float("inf")
-        return min(due, self._commits.due)
-
     def _find_partitions(self) -> None:
         """Find the partitions of subscribed topics, from time to time."""
-        is_subscribed = bool(self._topics) or self._pattern is not None
-        if not is_subscribed or time.monotonic() < self._topics_seconds + _TOPICS_SECONDS:
+        found = self._subscription.find_if_due(self._manager)
+        before = self._fetcher.partitions.keys()
+        if found is None or (found.keys() == before and self._subscription.has_joined):
             return
-        self._topics_seconds = time.monotonic()
-        found: dict[TopicPartition, PartitionFolder] = {}
-        for topic in self._manager.topics():
-            if topic in self._topics or self._matches(topic):
-                folders = self._manager.partitions(topic)
-                found.update({TopicPartition(topic, number): folder for number, folder in folders.items()})
-        before = set(self._fetcher.partitions)
-        if found.keys() == before and self._has_joined:
-            return
-        self._has_joined = True
+        self._subscription.has_joined = True
         self._fetcher.forget_gone()
-        self._commits.commit_if_due(self._positions(), is_last=True)
-        if self._listener is not None:
-            self._listener.on_partitions_revoked(before)
+        self._commits.commit_if_due(self._fetcher.positions, is_last=True)
+        if self._subscription.listener is not None:
+            self._subscription.listener.on_partitions_revoked(set(before))
         self._fetcher.assign(found)
-        if self._listener is not None:
-            self._listener.on_partitions_assigned(set(found))
+        if self._subscription.listener is not None:
+            self._subscription.listener.on_partitions_assigned(set(found))
 
     def _read(self, folders: Mapping[TopicPartition, PartitionFolder]) -> None:
         """Read these partitions from now on, and commit the positions in the others."""
-        self._commits.commit_if_due(self._positions(), is_last=True)
+        self._commits.commit_if_due(self._fetcher.positions, is_last=True)
         self._fetcher.assign(folders)
-
-    def _matches(self, topic: str) -> bool:
-        return self._pattern is not None and not topic.startswith(INTERNAL_PREFIX) and bool(self._pattern.match(topic))
 
     def _folder_of(self, at: TopicPartition) -> PartitionFolder:
         folders = self._manager.partitions(at.topic)

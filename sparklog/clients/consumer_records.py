@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from sparklog.clients.fetcher import Sizes
@@ -40,18 +41,16 @@ class ConsumerRecord(NamedTuple):
 
 
 class RecordMaker:
-    """Deserializes keys and values, and counts records and bytes.
-
-    Attributes
-    ----------
-    records, key_and_value_bytes : int
-        How much of it was made.
-    """
+    """Deserializes keys and values, and counts records and bytes."""
 
     def __init__(self, settings: ConsumerSettings) -> None:
         self._key = converter(settings.key_deserializer, "deserialize", "key_deserializer")
         self._value = converter(settings.value_deserializer, "deserialize", "value_deserializer")
-        self.records = self.key_and_value_bytes = 0
+        self._records = self._key_and_value_bytes = 0
+
+    def metrics(self) -> dict[str, int]:
+        """Return how many records, and bytes of keys and values, were made."""
+        return {"records-consumed-total": self._records, "bytes-consumed-total": self._key_and_value_bytes}
 
     def make(self, at: TopicPartition, row: tuple[Any, ...], sizes: Sizes) -> ConsumerRecord:
         """Return the record of a row of `Fetcher.fetch`. Errors of a deserializer are raised unchanged.
@@ -64,8 +63,23 @@ class RecordMaker:
             key = self._key(at.topic, headers, key)
         if self._value is not None:
             value = self._value(at.topic, headers, value)
-        self.records += 1
-        self.key_and_value_bytes += sum(size for size in sizes[:2] if size > 0)
+        self._records += 1
+        self._key_and_value_bytes += sum(size for size in sizes[:2] if size > 0)
         return ConsumerRecord(
             at.topic, at.partition, leader_epoch, offset, timestamp, timestamp_type, key, value, headers, None, *sizes,
         )  # fmt: skip
+
+    def make_all(
+        self, rows: Iterable[tuple[TopicPartition, tuple[Any, ...], Sizes]]
+    ) -> dict[TopicPartition, list[ConsumerRecord]]:
+        """Return the records of rows by partition; if one cannot be made or fetched, those before it."""
+        found: dict[TopicPartition, list[ConsumerRecord]] = {}
+        try:
+            for at, row, sizes in rows:
+                record = self.make(at, row, sizes)
+                found.setdefault(at, []).append(record)
+        except Exception:
+            # Records fetched before are not lost; the next poll raises again.
+            if not found:
+                raise
+        return found

@@ -223,6 +223,11 @@ class Fetcher:
         return {at: self.partitions[at].log for at in partitions}
 
     @property
+    def positions(self) -> dict[TopicPartition, int]:
+        """The known positions."""
+        return {at: each.position for at, each in self.partitions.items() if each.position is not None}
+
+    @property
     def lag_max(self) -> int:
         """The largest lag of a partition at the last look."""
         return max((each.lag for each in self.partitions.values()), default=0)

@@ -14,20 +14,23 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Final
 
+import javaproperties
 import numpy as np
 
 from sparklog.errors import CorruptLogError, PathNotFoundError, SeglogError, StorageError
 from sparklog.inspect.histogram import TimeHistogram
-from sparklog.inspect.uncompressed import uncompressed_bytes
 from sparklog.log import files
 from sparklog.log.files import TopicPartition
 from sparklog.log.index import TimeEntry, floor_time
 from sparklog.log.layout import PartitionLayout, read_layout, topic_id_of
-from sparklog.log.places import PartitionFolder
+from sparklog.log.places import LogDirectory, PartitionFolder
 from sparklog.log.producer_snapshots import snapshot_before
 from sparklog.log.segment import OpenSegment, Segment
 from sparklog.log.segment_listing import list_segments
 from sparklog.log.transactions import last_stable_offset
+from sparklog.log.windows import Window
+from sparklog.record.batches.wrappers import wrapped
+from sparklog.record.codecs.table import DECOMPRESSED_BYTES_MAX, decompressor
 from sparklog.record.format import v2
 from sparklog.record.format.headers import BatchHeaders
 from sparklog.record.format.v2 import OFFSET_MAX
@@ -330,3 +333,71 @@ def _topic_id(folder: PartitionFolder) -> str | None:
         return topic_id_of(folder)
     except SeglogError:
         return None
+
+
+@dataclass(frozen=True)
+class DirectoryDescription:
+    """The identity of a log directory.
+
+    Attributes
+    ----------
+    cluster_id, directory_id : str or None
+    node_id : int or None
+        The number of the broker. Each of the three is None if the file is missing or does not name it.
+    error : str or None
+        Why the file cannot be read.
+    """
+
+    path: str
+    cluster_id: str | None = None
+    node_id: int | None = None
+    directory_id: str | None = None
+    error: str | None = None
+
+
+def describe_directory(directory: LogDirectory) -> DirectoryDescription:
+    """Describe a log directory; if its file cannot be read, the description holds the error.
+
+    Source: apache/kafka, MetaProperties.java: version 0 has ``broker.id``, version 1 ``node.id``.
+    """
+    path = directory.file(files.META_PROPERTIES)
+    try:
+        said = javaproperties.loads(directory.storage.read_small(path) or b"")
+        node_id = said.get("node.id", said.get("broker.id"))
+        return DirectoryDescription(
+            directory.path,
+            said.get("cluster.id"),
+            None if node_id is None else int(node_id),
+            said.get("directory.id"),
+        )
+    except (SeglogError, ValueError) as error:
+        return DirectoryDescription(directory.path, error=f"{path}: {error}")
+
+
+def uncompressed_bytes(window: Window, headers: BatchHeaders) -> Counter[int]:
+    """Return the size without compression of some batches of a window, by codec id.
+
+    A batch that cannot be decompressed counts with its size as stored: `sparklog.inspect.verify` reports its damage.
+    """
+    found: Counter[int] = Counter()
+    rows = zip(
+        headers.column("position").tolist(),
+        headers.column("batch_bytes").tolist(),
+        headers.column("magic").tolist(),
+        headers.codec_ids.tolist(),
+        strict=True,
+    )
+    for position, size_bytes, magic, codec_id in rows:
+        start = position - headers.origin
+        batch = window.buffer[start : start + size_bytes]
+        found[codec_id] += size_bytes + (_saved_bytes(batch, magic, codec_id) if codec_id else 0)
+    return found
+
+
+def _saved_bytes(batch: memoryview, magic: int, codec_id: int) -> int:
+    try:
+        data = batch[v2.HEADER_BYTES :] if magic == 2 else wrapped(batch)
+        return len(decompressor(codec_id, magic)(data, DECOMPRESSED_BYTES_MAX)) - len(data)
+    except Exception:
+        # Each library raises errors of its own.
+        return 0

@@ -36,8 +36,7 @@ from sparklog.log.properties import (
     options_of,
     properties_in,
 )
-from sparklog.record.codecs.table import CODEC_IDS, CODECS
-from sparklog.record.format.limits import DECOMPRESSED_BYTES_LIMIT, DECOMPRESSED_BYTES_MAX
+from sparklog.record.codecs.table import CODEC_IDS, CODECS, DECOMPRESSED_BYTES_LIMIT, DECOMPRESSED_BYTES_MAX
 from sparklog.storage.small_files import read_file
 
 _INT_MAX: Final = (1 << 31) - 1

@@ -26,9 +26,9 @@ from sparklog.storage.registry import Location, expand_one
 from sparklog.topic.write.commit import CommitRequest, abort, commit
 from sparklog.topic.write.target import WriteTarget, find_target
 from sparklog.topic.write.txn_versions import RowsDigest, TxnVersion
-from sparklog.write.job_names import new_job
 from sparklog.write.locking import refuse_running_broker
-from sparklog.write.staging import StagedRun, begin
+from sparklog.write.running_jobs import begin, new_job
+from sparklog.write.staged_files import StagedRun
 
 if TYPE_CHECKING:
     import pyarrow as pa

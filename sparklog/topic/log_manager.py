@@ -44,12 +44,11 @@ from sparklog.storage.capabilities import to_writable
 from sparklog.storage.registry import PathText, paths_of
 from sparklog.topic.places.discovery import place_at
 from sparklog.topic.write.configs import StoredConfigs, read_properties, stored_configs, topic_config, update_configs
-from sparklog.write.directories import make_directory
 from sparklog.write.group_offsets import forget_offsets
 from sparklog.write.journal import only_writer
 from sparklog.write.locking import refuse_claimed
 from sparklog.write.partition import LogWriter
-from sparklog.write.small_files import BEFORE_LOG_END, keep_offsets
+from sparklog.write.small_files import BEFORE_LOG_END, keep_offsets, make_directory
 
 _log = logging.getLogger("sparklog")
 

@@ -17,7 +17,7 @@ from sparklog.write.journal import apply_journal, refuse_foreign_changes
 from sparklog.write.locking import hold, refuse_link, refuse_running_broker
 from sparklog.write.recovery import recover_log
 from sparklog.write.recovery_actions import Action
-from sparklog.write.staging import end
+from sparklog.write.running_jobs import end
 
 
 @dataclass(frozen=True)

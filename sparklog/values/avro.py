@@ -47,7 +47,7 @@ from sparklog.errors import InvalidOptionError
 from sparklog.values.avro_defaults import set_defaults, with_pending
 from sparklog.values.avro_unions import UnionRewriter, member_name, members_of
 from sparklog.values.framing import split_prefix
-from sparklog.values.libraries import import_optional
+from sparklog.values.imports import import_optional
 from sparklog.values.rows import DecodedValues, Failures, call_rows, decode_rows
 from sparklog.values.schemas import FieldCount, Schema
 

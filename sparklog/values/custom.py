@@ -11,7 +11,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from sparklog.errors import InvalidOptionError
-from sparklog.values.named import imported
+from sparklog.values.imports import imported
 from sparklog.values.rows import DecodedValues, decode_rows
 
 

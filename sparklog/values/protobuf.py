@@ -41,7 +41,7 @@ import pyarrow as pa
 from sparklog.errors import InvalidOptionError, did_you_mean
 from sparklog.storage.small_files import read_files, scratch_folder
 from sparklog.values.framing import split_message_index, split_prefix
-from sparklog.values.libraries import import_optional
+from sparklog.values.imports import import_optional
 from sparklog.values.rows import DecodedValues, Failures, call_rows, decode_rows
 from sparklog.values.schemas import FieldCount, Schema
 

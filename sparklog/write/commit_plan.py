@@ -37,8 +37,9 @@ from sparklog.write.active_segment import (
     seal,
 )
 from sparklog.write.recovery import Recovered
+from sparklog.write.staged_files import StagedRun
 from sparklog.write.staged_runs import StagedBatches, StagedRuns, gathered
-from sparklog.write.staging import COPIED_SHARE_MAX, StagedRun
+from sparklog.write.staging import COPIED_SHARE_MAX
 
 _BUFFERED_BYTES_MAX: Final = 1 << 20
 _GATHERED_BYTES_MAX: Final = 1 << 23

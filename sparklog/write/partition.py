@@ -13,7 +13,6 @@ import random
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
 from typing import Final, Self
 
 import pyarrow as pa
@@ -31,7 +30,6 @@ from sparklog.log import files
 from sparklog.log.checkpoints import encode_leader_epochs
 from sparklog.log.clock import wall_clock_ms
 from sparklog.log.config import LogConfig
-from sparklog.log.files import OffsetFile, offset_file_name, parse_offset_file
 from sparklog.log.folders import refuse_to_write
 from sparklog.log.places import PartitionFolder
 from sparklog.log.producer_state import ProducerBatch, producer_batches
@@ -43,24 +41,15 @@ from sparklog.storage.capabilities import to_writable
 from sparklog.storage.process import process_id
 from sparklog.storage.registry import PathText, expand_one, locate
 from sparklog.write import locking
-from sparklog.write.active_segment import (
-    ActiveFiles,
-    ActiveSegmentState,
-    BatchRun,
-    append_run,
-    new_segment,
-    rows_before_roll,
-    seal,
-)
 from sparklog.write.commit_plan import metadata_to_write
-from sparklog.write.directories import make_directory
 from sparklog.write.flushing import FlushTimer
 from sparklog.write.journal import apply_journal
 from sparklog.write.metrics import LogCounters, LogMetrics
 from sparklog.write.pipeline import ProducerIdentity, check_records, encode_records
-from sparklog.write.policy import roll_jitter_ms, should_flush
+from sparklog.write.policy import should_flush
 from sparklog.write.recovery import recover_log
-from sparklog.write.small_files import write_atomically
+from sparklog.write.rolling import OpenEnd
+from sparklog.write.small_files import make_directory, write_atomically
 
 _RANDOM_END: Final = 1 << 31
 _BROKEN: Final = "{} could not be put right after an error: close it and open it again"
@@ -173,9 +162,7 @@ class LogWriter:
             write_atomically(folder, files.PARTITION_METADATA, metadata)
         self._start_offset, self._producers = found.start_offset, found.producers
         self._epochs = found.leader_epochs
-        self._tail = replace(found.state, segment=replace(found.state.segment, roll_jitter_ms=self._jitter_ms()))
-        self._active = self._opened(self._tail)
-        self._preallocate()
+        self._end = OpenEnd(folder, self._config, found, self._rng)
         self._flushed_ms = self._clock()
         self._timer.reset()
         self._is_open = True
@@ -202,7 +189,7 @@ class LogWriter:
         """The log end offset, exclusive: the offset of the next record."""
         self._refuse_other_process()
         with self._lock:
-            return self._tail.end_offset
+            return self._end.tail.end_offset
 
     def metrics(self) -> LogMetrics:
         """Return the counts of appends and flushes since the log was opened."""
@@ -279,7 +266,7 @@ class LogWriter:
         self, records: pa.RecordBatch, producer: ProducerIdentity, made_by: LogConfig, now_ms: int
     ) -> tuple[int, int]:
         """Append checked records that the producer has not appended before; return the first and last offset."""
-        first_offset = self._tail.end_offset
+        first_offset = self._end.tail.end_offset
         if not records.num_rows:
             return first_offset, first_offset - 1
         encoded = encode_records(
@@ -299,7 +286,7 @@ class LogWriter:
                 return repeated[0].base_offset, last_offset if count < records.num_rows else repeated[-1].last_offset
         self._append(encoded, producer.producer_id, now_ms)
         self._counters.count_append(records.num_rows, len(encoded.headers), len(encoded.data))
-        return first_offset, self._tail.end_offset - 1
+        return first_offset, self._end.tail.end_offset - 1
 
     def _repeated(self, batches: Iterable[ProducerBatch]) -> list[ProducerBatch]:
         """Return the batches that the producer has already appended; raise unless the next one may be appended."""
@@ -314,7 +301,7 @@ class LogWriter:
         return repeated
 
     def _append(self, encoded: EncodedBatches, producer_id: int, now_ms: int) -> None:
-        before, unflushed = self._tail, self._unflushed
+        before, unflushed = self._end.tail, self._unflushed
         # Only this producer's entry changes; a log may have many thousands.
         entry = self._producers.entries.get(producer_id)
         try:
@@ -323,8 +310,8 @@ class LogWriter:
             if not self._epochs and encoded.headers.column("magic")[0] == 2:
                 self._epochs = ((0, before.end_offset),)
                 write_atomically(self._folder, files.LEADER_EPOCH_CHECKPOINT, encode_leader_epochs(self._epochs))
-            self._write(encoded, producer_id, now_ms)
-            self._unflushed += self._tail.end_offset - before.end_offset
+            self._end.write(encoded, producer_id, now_ms)
+            self._unflushed += self._end.tail.end_offset - before.end_offset
             if should_flush(self._unflushed, self._flushed_ms, self._config, now_ms):
                 self._sync()
             else:
@@ -332,80 +319,10 @@ class LogWriter:
         except BaseException:
             self._is_broken = True
             with outcome(NOT_KNOWN):
-                self._undo(before)
+                self._end.undo(before)
             self._producers.put_back(producer_id, entry)
             self._unflushed, self._is_broken = unflushed, False
             raise
-
-    def _write(self, encoded: EncodedBatches, producer_id: int, now_ms: int) -> None:
-        headers, data = encoded.headers, encoded.data
-        while len(headers):
-            run = BatchRun.from_headers(headers)
-            rows = rows_before_roll(self._tail, run, self._config, now_ms)
-            if rows:
-                fitting = run if rows == len(run) else run[:rows]
-                tail, offset_entries, time_entries = append_run(self._tail, fitting, self._config)
-                written_bytes = tail.segment.size_bytes - self._tail.segment.size_bytes
-                self._active.log.append(data[:written_bytes])
-                data = data[written_bytes:]
-                if offset_entries:
-                    self._active.offset_index.append(offset_entries)
-                    self._active.time_index.append(time_entries)
-                self._tail = tail
-            if producer_id >= 0:
-                # Before the roll, which writes a snapshot of the producers.
-                for batch in producer_batches(headers.table[:rows]):
-                    self._producers.fold_batch(batch)
-            if rows == len(headers):
-                return
-            headers = headers[rows:]
-            self._roll(now_ms)
-
-    def _roll(self, now_ms: int) -> None:
-        """Seal the active segment and begin another; empty ones give way to it."""
-        self._seal()
-        self._active.close()
-        if not self._tail.segment.size_bytes:
-            self._remove_segment(self._tail.segment.base_offset)
-        self._tail = new_segment(self._tail.end_offset, now_ms, self._jitter_ms())
-        self._active = self._opened(self._tail)
-        self._preallocate()
-        self._storage.sync_folder(self._path)
-
-    def _seal(self) -> None:
-        """Complete the active segment, sync it, and write a snapshot of the producers at its end."""
-        self._active.cut(self._tail)
-        self._tail, last_entry = seal(self._tail)
-        self._active.time_index.append(last_entry)
-        self._active.sync()
-        snapshot = offset_file_name(self._tail.end_offset, files.SNAPSHOT)
-        write_atomically(self._folder, snapshot, self._producers.encode())
-
-    def _undo(self, before: ActiveSegmentState) -> None:
-        """Restore the log as it was before an append that failed."""
-        self._active.close()
-        # An index without its log would prove a loss: logs go last.
-        for entry in sorted(self._storage.entries(self._path), key=lambda entry: entry.name.endswith(files.LOG)):
-            found = parse_offset_file(entry.name)
-            if found is not None and _is_behind(found, before):
-                self._storage.remove(self._folder.file(entry.name))
-        # Not preallocated again: on a full disk this would fail, although the append is already undone.
-        self._tail, self._active = before, self._opened(before)
-
-    def _opened(self, tail: ActiveSegmentState) -> ActiveFiles:
-        """Open the files of a segment, and cut them to the sizes that its state says."""
-        base, suffixes = tail.segment.base_offset, (files.LOG, files.OFFSET_INDEX, files.TIME_INDEX)
-        active = ActiveFiles(*(self._storage.open_for_append(self._folder.path(base, suffix)) for suffix in suffixes))
-        active.cut(tail)
-        return active
-
-    def _preallocate(self) -> None:
-        if self._config.preallocate:
-            self._active.log.preallocate(self._config.segment_bytes)
-
-    def _remove_segment(self, base_offset: int) -> None:
-        for suffix in (files.LOG, files.OFFSET_INDEX, files.TIME_INDEX):
-            self._storage.remove(self._folder.path(base_offset, suffix))
 
     def flush(self) -> None:
         """Sync the files, and return when all appended records are on the disk."""
@@ -415,7 +332,7 @@ class LogWriter:
 
     def _sync(self) -> None:
         with self._counters.flushing():
-            self._active.sync()
+            self._end.files.sync()
         self._unflushed, self._flushed_ms = 0, self._clock()
         self._timer.reset()
 
@@ -440,21 +357,21 @@ class LogWriter:
             try:
                 if self._is_broken:
                     raise StorageError(_BROKEN.format(self._path))
-                self._seal()
+                self._end.seal()
                 self._storage.sync_folder(self._path)
                 self._timer.raise_error()
             except BaseException:
                 locking.forget_marker(self._folder.directory)
                 raise
             finally:
-                self._active.close()
+                self._end.files.close()
             locking.show_marker(self._folder.directory)
 
     def _close_files_in_child(self) -> None:
         """Close a forked process's inherited descriptors: the log, its locks and its files belong to the parent."""
         if self._is_open:
             self._is_open = False
-            self._active.close()
+            self._end.files.close()
             self._resources.pop_all()
 
     @contextmanager
@@ -483,13 +400,3 @@ class LogWriter:
         if self._is_broken:
             raise StorageError(_BROKEN.format(self._path))
         self._timer.raise_error()
-
-    def _jitter_ms(self) -> int:
-        return roll_jitter_ms(self._config, self._rng())
-
-
-def _is_behind(file: OffsetFile, tail: ActiveSegmentState) -> bool:
-    """Return whether a file belongs to a segment, or an end of one, that was begun after the log had a given end."""
-    if file.suffix == files.SNAPSHOT:
-        return file.offset > tail.end_offset
-    return file.offset > tail.segment.base_offset and file.offset >= tail.end_offset

@@ -25,8 +25,7 @@ from sparklog.errors import RecordTooLargeError
 from sparklog.log.config import LogConfig
 from sparklog.log.producer_state import plus
 from sparklog.record.encode import batches as encode
-from sparklog.record.encode.batches import BatchSettings, EncodedBatches, encode_batches
-from sparklog.record.encode.digest import digest_records
+from sparklog.record.encode.batches import BatchSettings, EncodedBatches, digest_records, encode_batches
 from sparklog.record.encode.intake import Records, take_records
 from sparklog.record.format.arrays import filled, numbers_of
 from sparklog.record.format.streams import Int64s
@@ -116,7 +115,7 @@ def check_records(rows: Records, config: LogConfig, written_ms: int, now_ms: int
 
 
 def digest_rows(rows: pa.RecordBatch, topic: str) -> int:
-    """Return a number that other rows for a topic do not have; see `sparklog.record.encode.digest`.
+    """Return a number that other rows for a topic do not have; see `sparklog.record.encode.batches.digest_records`.
 
     Parameters
     ----------

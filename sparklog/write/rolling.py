@@ -1,13 +1,27 @@
-"""Rolls a log that nobody has open: seals its active segment and begins the next one."""
+"""Fills, seals and replaces the active segment: of an open log, and of a log that nobody has open."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+
 from sparklog.log import files
-from sparklog.log.files import offset_file_name
+from sparklog.log.config import LogConfig
+from sparklog.log.files import OffsetFile, offset_file_name, parse_offset_file
 from sparklog.log.places import PartitionFolder
-from sparklog.log.producer_state import Producers
-from sparklog.write.active_segment import ActiveSegmentState, new_segment, seal
-from sparklog.write.recovery import FIRST_SEGMENT
+from sparklog.log.producer_state import Producers, producer_batches
+from sparklog.record.encode.batches import EncodedBatches
+from sparklog.write.active_segment import (
+    ActiveFiles,
+    ActiveSegmentState,
+    BatchRun,
+    append_run,
+    new_segment,
+    rows_before_roll,
+    seal,
+)
+from sparklog.write.policy import roll_jitter_ms
+from sparklog.write.recovery import FIRST_SEGMENT, Recovered
 from sparklog.write.small_files import write_atomically
 
 
@@ -39,3 +53,97 @@ def roll(folder: PartitionFolder, state: ActiveSegmentState, producers: Producer
         folder.writable.create(folder.path(state.end_offset, suffix), like).close()
     folder.writable.sync_folder(folder.location)
     return new_segment(state.end_offset, now_ms)
+
+
+class OpenEnd:
+    """The end of an open log: its active segment, which grows and is rolled.
+
+    Its state is ``tail``, and its open files are ``files``. The producers that recovery found change with the log;
+    ``rng`` is for ``segment.jitter.ms``.
+    """
+
+    def __init__(self, folder: PartitionFolder, config: LogConfig, found: Recovered, rng: Callable[[], int]) -> None:
+        self._folder, self._storage = folder, folder.writable
+        self._config, self._producers, self._rng = config, found.producers, rng
+        self.tail = replace(found.state, segment=replace(found.state.segment, roll_jitter_ms=self._jitter_ms()))
+        self.files = self._opened(self.tail)
+        self._preallocate()
+
+    def write(self, encoded: EncodedBatches, producer_id: int, now_ms: int) -> None:
+        """Append batches of a producer, -1 for none, and roll when it is due."""
+        headers, data = encoded.headers, encoded.data
+        while len(headers):
+            run = BatchRun.from_headers(headers)
+            rows = rows_before_roll(self.tail, run, self._config, now_ms)
+            if rows:
+                fitting = run if rows == len(run) else run[:rows]
+                tail, offset_entries, time_entries = append_run(self.tail, fitting, self._config)
+                written_bytes = tail.segment.size_bytes - self.tail.segment.size_bytes
+                self.files.log.append(data[:written_bytes])
+                data = data[written_bytes:]
+                if offset_entries:
+                    self.files.offset_index.append(offset_entries)
+                    self.files.time_index.append(time_entries)
+                self.tail = tail
+            if producer_id >= 0:
+                # Before the roll, which writes a snapshot of the producers.
+                for batch in producer_batches(headers.table[:rows]):
+                    self._producers.fold_batch(batch)
+            if rows == len(headers):
+                return
+            headers = headers[rows:]
+            self._roll(now_ms)
+
+    def _roll(self, now_ms: int) -> None:
+        """Seal the active segment and begin another; empty ones give way to it."""
+        self.seal()
+        self.files.close()
+        if not self.tail.segment.size_bytes:
+            for suffix in FIRST_SEGMENT:
+                self._storage.remove(self._folder.path(self.tail.segment.base_offset, suffix))
+        self.tail = new_segment(self.tail.end_offset, now_ms, self._jitter_ms())
+        self.files = self._opened(self.tail)
+        self._preallocate()
+        self._storage.sync_folder(self._folder.location)
+
+    def seal(self) -> None:
+        """Complete the active segment, sync it, and write a snapshot of the producers at its end."""
+        self.files.cut(self.tail)
+        self.tail, last_entry = seal(self.tail)
+        self.files.time_index.append(last_entry)
+        self.files.sync()
+        snapshot = offset_file_name(self.tail.end_offset, files.SNAPSHOT)
+        write_atomically(self._folder, snapshot, self._producers.encode())
+
+    def undo(self, before: ActiveSegmentState) -> None:
+        """Restore the log as it was before an append that failed."""
+        self.files.close()
+        # An index without its log would prove a loss: logs go last.
+        entries = self._storage.entries(self._folder.location)
+        for entry in sorted(entries, key=lambda entry: entry.name.endswith(files.LOG)):
+            found = parse_offset_file(entry.name)
+            if found is not None and _is_behind(found, before):
+                self._storage.remove(self._folder.file(entry.name))
+        # Not preallocated again: on a full disk this would fail, although the append is already undone.
+        self.tail, self.files = before, self._opened(before)
+
+    def _opened(self, tail: ActiveSegmentState) -> ActiveFiles:
+        """Open the files of a segment, and cut them to the sizes that its state says."""
+        paths = (self._folder.path(tail.segment.base_offset, suffix) for suffix in FIRST_SEGMENT)
+        active = ActiveFiles(*map(self._storage.open_for_append, paths))
+        active.cut(tail)
+        return active
+
+    def _preallocate(self) -> None:
+        if self._config.preallocate:
+            self.files.log.preallocate(self._config.segment_bytes)
+
+    def _jitter_ms(self) -> int:
+        return roll_jitter_ms(self._config, self._rng())
+
+
+def _is_behind(file: OffsetFile, tail: ActiveSegmentState) -> bool:
+    """Return whether a file belongs to a segment, or an end of one, that was begun after the log had a given end."""
+    if file.suffix == files.SNAPSHOT:
+        return file.offset > tail.end_offset
+    return file.offset > tail.segment.base_offset and file.offset >= tail.end_offset

@@ -1,4 +1,4 @@
-"""Replaces the small files of a log directory atomically: a crash leaves the old file or the new one.
+"""Changes a log directory so that a crash or a power cut leaves it whole: makes it, and replaces its small files.
 
 In offset checkpoints single lines are changed; the caller has locked the directory. The lines of other logs stay. A
 damaged checkpoint is refused, since its lines about other logs would be lost.
@@ -12,7 +12,25 @@ from typing import Final
 from sparklog.log import files
 from sparklog.log.checkpoints import encode_offset_checkpoint, parse_offset_checkpoint
 from sparklog.log.files import TopicPartition, being_written
-from sparklog.log.places import LogDirectory, PartitionFolder
+from sparklog.log.places import LogDirectory, PartitionFolder, split_path
+from sparklog.storage.capabilities import to_writable
+
+
+def make_directory(directory: LogDirectory) -> None:
+    """Make a log directory and its parents, unless they exist, and put their names on the disk.
+
+    Syncing a folder does not sync the folder's own name, which its parent holds.
+    """
+    storage, parents = to_writable(directory.storage, directory.path), []
+    path = whole = storage.real(directory.path)
+    while path != "/" and not storage.is_folder(path):
+        path, _ = split_path(path)
+        parents.append(path)
+    if not parents and not storage.names(whole):
+        # Its maker may have died before the name was on the disk.
+        parents = [split_path(whole)[0]]
+    directory.writable.make_folder(directory.path)
+    storage.sync_folders(parents)
 
 
 def write_atomically(folder: LogDirectory | PartitionFolder, name: str, data: bytes) -> None:

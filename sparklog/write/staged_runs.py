@@ -5,7 +5,7 @@ batches: other tasks write to the same partition, and the commit decides the ord
 producer out, and the whole transaction gets one, with sequence numbers from 0 on in each partition, as if one producer
 of Kafka had sent it.
 
-`sparklog.write.staging` has the format of the files.
+`sparklog.write.staged_files` has the format of the files.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from sparklog.record.format import v2
 from sparklog.record.format.streams import Int64s
 from sparklog.storage.base import ReadableFile
 from sparklog.write.active_segment import BatchRun
-from sparklog.write.staging import BATCH_ENTRY, StagedRun
+from sparklog.write.staged_files import BATCH_ENTRY, StagedRun
 
 _OPEN_FILES_MAX: Final = 128
 _SINGLE_STAMPS_MAX: Final = 16

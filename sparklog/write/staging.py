@@ -1,85 +1,28 @@
 """Writes a task's own files, which become parts of logs when the job is committed.
 
-A task writes to files of the log directory that a broker does not know:
-
-    seglog-<job>-<task>-<attempt>-<number>.log.staged     v2 batches
-    seglog-<job>-<task>-<attempt>-<number>.batches.staged one entry a batch, in the same order:
-
-        byte  size  field
-        0     8     base_offset        as the task counts them; of a compressed wrapper the lowest that it may have
-        8     8     last_offset
-        16    8     max_timestamp      ms; -1 none
-        24    8     producer_id        -1 none
-        32    4     batch_bytes
-        36    4     record_count
-        40    4     base_sequence      -1 none
-        44    4     coordinator_epoch  of a marker
-        48    2     producer_epoch     -1 none
-        50    1     attributes
-        51    1     magic
-        52    4     marker             0 abort, 1 commit; -1 for a batch that ends no transaction
-        56    4     crc                of magic 2
-
-and, while the job runs,
-
-    seglog-<job>-running.staged                           empty; a task that finds it gone is one that nobody waits for
-
 All partitions of a task share the file with number 0. It holds runs: consecutive batches of one partition. A commit
-copies them, with their offsets, to their logs. Only a partition with so many bytes
-that they may fill a segment continues in files of its own, which can become segments as they are: they hold nothing
-else, and they are rolled where a segment would be. So a task leaves a handful of files, however many partitions it
-writes to.
-
-The offsets of a partition are counted from the task's guess of the right one, or from 0; a commit corrects them
-in the batches if the guess was wrong.
-
-``<job>`` begins with the time of the job, ms in 12 hexadecimal digits, so that files of a dead job are known by their
-age. Ten more digits identify the job: they are random for a batch write, and equal for all writes of a stream, so that
-a later batch removes the leftovers of an earlier one. The entries are all that a commit must know about the batches, in
-the byte order of the machines: they do not outlive the job. `sparklog.write.staged_runs` reads the files.
+copies them, with their offsets, to their logs. Only a partition with so many bytes that they may fill a segment
+continues in files of its own, which can become segments as they are: they hold nothing else, and they are rolled where
+a segment would be. So a task leaves a handful of files, however many partitions it writes to.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from sparklog.errors import CommitError
-from sparklog.log import files
 from sparklog.log.config import LogConfig
 from sparklog.log.places import LogDirectory
-from sparklog.record.format import v2
-from sparklog.record.format.headers import BatchHeaders
 from sparklog.write.active_segment import ActiveSegmentState, BatchRun, append_run, new_segment, rows_before_roll
-from sparklog.write.directories import make_directory
+from sparklog.write.running_jobs import is_running
+from sparklog.write.staged_files import OF_ROWS, Origin, StagedRun, TaskFile
 
 if TYPE_CHECKING:
     from sparklog.record.encode.batches import EncodedBatches
-
-BATCH_ENTRY: Final = np.dtype(
-    [
-        ("base_offset", "<i8"),
-        ("last_offset", "<i8"),
-        ("max_timestamp", "<i8"),
-        ("producer_id", "<i8"),
-        ("batch_bytes", "<i4"),
-        ("record_count", "<i4"),
-        ("base_sequence", "<i4"),
-        ("coordinator_epoch", "<i4"),
-        ("producer_epoch", "<i2"),
-        ("attributes", "u1"),
-        ("magic", "u1"),
-        ("marker", "<i4"),
-        ("crc", "<u4"),
-    ]
-)
-assert BATCH_ENTRY.itemsize == 60
-_OF_MARKERS: Final = ("coordinator_epoch", "marker")
-_OF_HEADERS: Final = tuple(name for name in BATCH_ENTRY.names or () if name not in _OF_MARKERS)
-_NONE: Final = -1
 
 COPIED_SHARE_MAX: Final = 1 / 32
 """A task's staged bytes for a partition are copied into the log, unless they exceed this share of a segment."""
@@ -91,137 +34,6 @@ _SHARED_RUNS_MAX: Final = 16
 """So does a partition with this many separate runs in the shared file, since a commit reads each by itself."""
 
 
-@dataclass(frozen=True, slots=True)
-class Origin:
-    """The source of a run's batches, and the rule for their offsets.
-
-    Attributes
-    ----------
-    source : str
-        The path of the log that they are copied from; empty if they were made of rows.
-    goes_on : bool
-        Whether they continue an earlier copy from that log to this one.
-    keeps_offsets : bool
-        Whether they keep the offsets that they have.
-    leader_epoch : int
-        The leader epoch in them.
-    """
-
-    source: str = ""
-    goes_on: bool = False
-    keeps_offsets: bool = False
-    leader_epoch: int = 0
-
-
-OF_ROWS: Final = Origin()
-
-
-class StagedRun(NamedTuple):
-    """Consecutive batches of one partition in a staged file, as the task that wrote them describes them to the driver.
-
-    Attributes
-    ----------
-    folder, job : str
-        The partition's folder by its name, and the job.
-    name : str
-        The file's name among the job's staged files: ``<task>-<attempt>-<number>``.
-    task, number : int
-        Runs of a partition are committed in the order of tasks, and within a task by number.
-    is_alone : bool
-        Whether the file holds nothing else, so that it can become a segment.
-    origin : Origin
-        The source of its batches.
-    position, size_bytes : int
-        The run's position in the file, and its size.
-    first_entry, batches : int
-        The row of its first batch among the entries of the file, and the number of its batches.
-    records : int
-        The number of its records.
-    base_offset, end_offset : int
-        The offset of its first batch, and the offset after its last, as the task counts them.
-    """
-
-    folder: str
-    job: str
-    name: str
-    task: int
-    number: int
-    is_alone: bool
-    origin: Origin
-    position: int
-    size_bytes: int
-    first_entry: int
-    batches: int
-    records: int
-    base_offset: int
-    end_offset: int
-
-    @property
-    def log_name(self) -> str:
-        """The path of the file, relative to the log directory."""
-        return files.staged_name(self.job, files.staged_log(self.name))
-
-    @property
-    def batches_name(self) -> str:
-        """The path of the entries of the file, relative to the log directory."""
-        return files.staged_name(self.job, files.staged_batches(self.name))
-
-    def followed_by(self, other: StagedRun) -> StagedRun | None:
-        """Return both runs as one, if the other follows this one in the same file; otherwise None."""
-        if self.name != other.name or self.position + self.size_bytes != other.position:
-            return None
-        if self.origin != other.origin or (self.end_offset != other.base_offset and not self.origin.keeps_offsets):
-            return None
-        return self._replace(
-            size_bytes=self.size_bytes + other.size_bytes,
-            batches=self.batches + other.batches,
-            records=self.records + other.records,
-            end_offset=other.end_offset,
-        )
-
-
-class _StagedFile:
-    """A staged file open for writing, and the entries of its batches.
-
-    Parameters
-    ----------
-    job, name : str
-        See `StagedRun`.
-    """
-
-    def __init__(self, directory: LogDirectory, job: str, name: str) -> None:
-        self.name, self._directory, self._job = name, directory, job
-        self._entries: list[np.ndarray[Any, np.dtype[Any]]] = []
-        self.size_bytes = self.batches = 0
-
-    @property
-    def paths(self) -> list[str]:
-        return [self._path(name_of(self.name)) for name_of in (files.staged_log, files.staged_batches)]
-
-    def append(self, encoded: EncodedBatches, rows: Sequence[slice]) -> None:
-        """Append some of the batches; each slice has consecutive ones."""
-        began_at = self.size_bytes
-        storage, path = self._directory.writable, self._path(files.staged_log(self.name))
-        with storage.open_for_append(path) if self.batches else storage.create(path) as log:
-            for chosen in rows:
-                headers = encoded.headers[chosen]
-                positions, sizes = headers.column("position"), headers.column("batch_bytes")
-                log.append(encoded.data[int(positions[0]) : int(positions[-1]) + int(sizes[-1])])
-                self._entries.append(_entries_of(encoded, headers))
-                self.size_bytes += int(sizes.sum())
-                self.batches += len(headers)
-            log.begin_sync(began_at)
-
-    def finish(self) -> None:
-        """Write the entries; the caller syncs the files."""
-        with self._directory.writable.create(self._path(files.staged_batches(self.name))) as file:
-            file.append(np.concatenate(self._entries).tobytes())
-        self._entries = []
-
-    def _path(self, what: str) -> str:
-        return self._directory.file(files.staged_name(self._job, what))
-
-
 @dataclass
 class _Staged:
     """The staged batches of one partition.
@@ -230,7 +42,7 @@ class _Staged:
     ----------
     runs : list of StagedRun
         The finished runs: first in the shared file, then in files of their own.
-    own : _StagedFile or None
+    own : TaskFile or None
         The partition's own unfinished file, if there is one.
     own_records : int
         The number of records in it.
@@ -245,7 +57,7 @@ class _Staged:
     """
 
     runs: list[StagedRun] = field(default_factory=list)
-    own: _StagedFile | None = None
+    own: TaskFile | None = None
     own_records: int = 0
     tail: ActiveSegmentState = field(default_factory=lambda: new_segment(0, 0))
     end_offset: int = 0
@@ -276,7 +88,7 @@ class TaskStage:
     directory : LogDirectory
         The log directory, which exists.
     job : str
-        The job, which has begun; see `begin`.
+        The job, which has begun; see `sparklog.write.running_jobs.begin`.
     task, attempt : int
         The number of the task in the job, and the number of the attempt, unique among all attempts of the job.
     config : LogConfig
@@ -286,7 +98,7 @@ class TaskStage:
     def __init__(self, directory: LogDirectory, job: str, task: int, attempt: int, config: LogConfig) -> None:
         self._directory, self._job = directory, job
         self._task, self._attempt, self._config = task, attempt, config
-        self._files: list[_StagedFile] = []
+        self._files: list[TaskFile] = []
         self._shared = self._new_file()
         self._staged: dict[str, _Staged] = {}
 
@@ -396,12 +208,12 @@ class TaskStage:
         found.runs.append(self._run(folder, found, found.own, *at, is_alone=True))
         found.own = None
 
-    def _run(self, folder: str, found: _Staged, file: _StagedFile, *at: int, is_alone: bool = False) -> StagedRun:
+    def _run(self, folder: str, found: _Staged, file: TaskFile, *at: int, is_alone: bool = False) -> StagedRun:
         return StagedRun(folder, self._job, file.name, self._task, len(found.runs), is_alone, found.origin, *at)
 
-    def _new_file(self) -> _StagedFile:
+    def _new_file(self) -> TaskFile:
         name = f"{self._task}-{self._attempt}-{len(self._files)}"
-        self._files.append(_StagedFile(self._directory, self._job, name))
+        self._files.append(TaskFile(self._directory, self._job, name))
         return self._files[-1]
 
     def finish(self, *, is_synced: bool = True) -> list[StagedRun]:
@@ -451,41 +263,3 @@ def _joined(rows: Sequence[slice]) -> list[slice]:
         else:
             joined.append(each)
     return joined
-
-
-def _entries_of(encoded: EncodedBatches, headers: BatchHeaders) -> np.ndarray[Any, np.dtype[Any]]:
-    """Return the entries of some of the batches."""
-    entries = np.empty(len(headers), dtype=BATCH_ENTRY)
-    for column in _OF_HEADERS:
-        entries[column] = headers.column(column)
-    for column in _OF_MARKERS:
-        entries[column] = _NONE
-    ends = (headers.column("position") + headers.column("batch_bytes")).tolist()
-    for row in np.flatnonzero(headers.is_control).tolist():
-        marker = v2.end_marker(encoded.data[int(headers.column("position")[row]) : ends[row]])
-        if marker is not None:
-            entries["coordinator_epoch"][row] = marker.coordinator_epoch
-            entries["marker"][row] = v2.ABORT if marker.is_abort else v2.COMMIT
-    return entries
-
-
-def begin(directory: LogDirectory, job: str) -> None:
-    """Record that a job runs, before its tasks start."""
-    storage = directory.writable
-    make_directory(directory)
-    with storage.create(_marker(directory, job)):
-        pass
-
-
-def is_running(directory: LogDirectory, job: str) -> bool:
-    """Return whether a job has begun and not ended. Files that its tasks stage after its end are never committed."""
-    return directory.storage.read_small(_marker(directory, job)) is not None
-
-
-def end(directory: LogDirectory, job: str) -> None:
-    """Record that a job no longer runs, before its leftover files are removed."""
-    directory.writable.remove(_marker(directory, job))
-
-
-def _marker(directory: LogDirectory, job: str) -> str:
-    return directory.file(files.running_job_name(job))

@@ -20,8 +20,8 @@ from rich.table import Table
 from sparklog.log.config import LogConfig
 from sparklog.record.encode.batches import BatchSettings, encode_batches
 from sparklog.topic.write.commit import CommitRequest, commit
-from sparklog.write.job_names import new_job
-from sparklog.write.staging import TaskStage, begin
+from sparklog.write.running_jobs import begin, new_job
+from sparklog.write.staging import TaskStage
 from tests.places import directory_at
 
 RUN_ROWS = 500_000

@@ -24,9 +24,8 @@ from rich.console import Console
 from rich.table import Table
 
 from sparklog.record.batches.framing import scan_headers, scan_pieces
-from sparklog.record.codecs.table import decompressor
+from sparklog.record.codecs.table import DECOMPRESSED_BYTES_MAX, decompressor
 from sparklog.record.decode.columns import BatchDecoder, check_crcs
-from sparklog.record.format.limits import DECOMPRESSED_BYTES_MAX
 from sparklog.record.format.schema import DEFAULT_COLUMNS
 from sparklog.record.format.v2 import HEADER_BYTES
 from tests import build

@@ -39,7 +39,7 @@ from sparklog.jobs.source import LogSource
 from sparklog.log.clock import wall_clock_ms
 from sparklog.log.config import LogConfig
 from sparklog.storage.local_writing import LocalWritableFile, LocalWritableStorage
-from sparklog.write.job_names import new_job
+from sparklog.write.running_jobs import new_job
 from tests.bench.spark_read import processor_seconds, session
 from tests.bench.spark_write import generated
 from tests.kafka.broker import Broker

@@ -30,8 +30,8 @@ from sparklog.log.config import LogConfig
 from sparklog.topic.write.accumulator import RecordAccumulator, TaskAttempt
 from sparklog.topic.write.commit import CommitRequest, commit
 from sparklog.topic.write.target import find_target
-from sparklog.write.job_names import new_job
-from sparklog.write.staging import StagedRun, begin
+from sparklog.write.running_jobs import begin, new_job
+from sparklog.write.staged_files import StagedRun
 from tests.places import directory_at, location_of
 
 NOW_MS = 1_700_000_000_000

@@ -12,7 +12,7 @@ import pytest
 
 import sparklog
 from sparklog.cleaner.editor import Editor
-from sparklog.cleaner.throttle import Throttle
+from sparklog.cleaner.rewriting import Throttle
 from sparklog.errors import CorruptBatchError, SeglogError
 from sparklog.log.config import LogConfig
 from sparklog.log.layout import read_layout

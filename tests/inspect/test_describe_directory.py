@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sparklog.inspect.describe_directory import DirectoryDescription, describe_directory
+from sparklog.inspect.describe import DirectoryDescription, describe_directory
 from tests.golden import EXAMPLES
 from tests.places import directory_at
 

@@ -24,7 +24,7 @@ from sparklog.log.reader import IsolationLevel, open_log
 from sparklog.log.windows import Window
 from sparklog.storage.base import Storage
 from sparklog.topic.selection import Selection
-from sparklog.write.job_names import new_job
+from sparklog.write.running_jobs import new_job
 from tests.places import LOCAL, folder_at, location_of
 from tests.topic.staged import NOW_MS
 

@@ -22,7 +22,7 @@ from sparklog.storage.base import WritableStorage
 from sparklog.storage.local_writing import LocalWritableStorage
 from sparklog.topic.places.discovery import places_at
 from sparklog.topic.write.target import find_target
-from sparklog.write.job_names import new_job
+from sparklog.write.running_jobs import new_job
 from tests.places import location_of
 from tests.topic.staged import NOW_MS
 

@@ -23,8 +23,8 @@ from sparklog.jobs.run.local import LocalRunner
 from sparklog.log.clock import wall_clock_ms
 from sparklog.log.config import LogConfig
 from sparklog.topic.write.commit import commit
-from sparklog.write.job_names import new_job
 from sparklog.write.partition import LogWriter
+from sparklog.write.running_jobs import new_job
 from tests import build
 from tests.build import Record
 from tests.cleaner.logs import NOW_MS, findings, names

@@ -12,7 +12,7 @@ from sparklog.topic.write.commit import CommitRequest, commit
 from sparklog.topic.write.txn_versions import TxnVersion
 from sparklog.write.journal import apply_journal
 from sparklog.write.locking import hold
-from sparklog.write.staging import StagedRun
+from sparklog.write.staged_files import StagedRun
 from tests.places import directory_at, moved
 from tests.storage.crash import CrashingStorage, crashes
 from tests.topic.staged import NOW_MS, findings, rows, stage, values, write

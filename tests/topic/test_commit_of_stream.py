@@ -9,8 +9,8 @@ from sparklog.log.journal import pending
 from sparklog.log.layout import read_layout
 from sparklog.topic.write.commit import CommitRequest, abort, commit
 from sparklog.topic.write.txn_versions import TxnVersion, read_txn_versions
-from sparklog.write.job_names import is_same_work, job_of_stream, new_job
-from sparklog.write.staging import StagedRun
+from sparklog.write.running_jobs import is_same_work, job_of_stream, new_job
+from sparklog.write.staged_files import StagedRun
 from tests.places import directory_at, folder_at, moved
 from tests.storage.crash import CrashingStorage, crashes
 from tests.topic.staged import NOW_MS, findings, rows, stage, values, write

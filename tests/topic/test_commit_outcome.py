@@ -17,7 +17,7 @@ from sparklog.storage.local_writing import LocalWritableStorage
 from sparklog.topic.write.commit import CommitRequest, commit
 from sparklog.topic.write.txn_versions import TxnVersion
 from sparklog.write.partition import LogWriter
-from sparklog.write.staging import StagedRun
+from sparklog.write.staged_files import StagedRun
 from tests.build import ProducerEntry, producer_snapshot, producer_snapshot_name, write_partition
 from tests.log.logs import batch
 from tests.places import LOCAL, moved

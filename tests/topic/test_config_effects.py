@@ -23,7 +23,7 @@ from sparklog.topic.write.accumulator import RecordAccumulator, TaskAttempt
 from sparklog.topic.write.commit import CommitRequest, commit
 from sparklog.topic.write.target import WriteTarget
 from sparklog.write.partition import LogWriter
-from sparklog.write.staging import begin
+from sparklog.write.running_jobs import begin
 from tests.places import directory_at
 
 NOW_MS = 1_700_000_000_000

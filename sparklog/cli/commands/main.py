@@ -24,7 +24,6 @@ import typer
 from typer.core import TyperGroup
 
 import sparklog
-from sparklog.cli.choices import Format, IsolationLevels
 from sparklog.cli.commands import clean as clean_command
 from sparklog.cli.commands import cut as cut_commands
 from sparklog.cli.commands import groups as group_commands
@@ -37,7 +36,7 @@ from sparklog.cli.commands.produce import produce
 from sparklog.cli.output import render, tables
 from sparklog.cli.output.fields import DESCRIBED_PARTITION, DESCRIBED_SEGMENT, DESCRIBED_TOPIC, RECOVERY
 from sparklog.cli.output.progress import job_progress, progress
-from sparklog.cli.parsing import milliseconds_of
+from sparklog.cli.parsing import Format, IsolationLevels, milliseconds_of
 from sparklog.cli.work import describe as describing
 from sparklog.errors import InvalidOptionError, SeglogError
 from sparklog.jobs.named_logs import logs_at

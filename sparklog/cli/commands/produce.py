@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from sparklog.cli.choices import InputFormat
+from sparklog.cli.parsing import InputFormat
 from sparklog.errors import InvalidOptionError
 
 

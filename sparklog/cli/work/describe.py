@@ -14,8 +14,7 @@ from sparklog.cli.output.columns import SPANS, with_bars, with_counts
 from sparklog.cli.output.progress import job_progress, progress
 from sparklog.cli.output.text import printable
 from sparklog.errors import SeglogError
-from sparklog.inspect.describe import BatchStats, PartitionDescription
-from sparklog.inspect.describe_directory import DirectoryDescription, describe_directory
+from sparklog.inspect.describe import BatchStats, DirectoryDescription, PartitionDescription, describe_directory
 from sparklog.inspect.histogram import TimeHistogram
 from sparklog.jobs.description import DescribeJob
 from sparklog.jobs.named_logs import NamedLogs

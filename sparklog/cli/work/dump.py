@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from sparklog.cli.choices import Format
 from sparklog.cli.output import render
 from sparklog.cli.output.progress import Advance, progress
 from sparklog.cli.output.text import time_text
+from sparklog.cli.parsing import Format
 from sparklog.cli.work.dump_formats import Chunk, Printer, entries_printer, log_printer
 from sparklog.errors import (
     InvalidOptionError,

@@ -14,11 +14,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow.csv import WriteOptions, write_csv
 
-from sparklog.cli.choices import Format
 from sparklog.cli.output import render
 from sparklog.cli.output.columns import entry_columns
 from sparklog.cli.output.fields import BATCH, RECORD
 from sparklog.cli.output.tables import Column, StreamedTable, no_heading
+from sparklog.cli.parsing import Format
 from sparklog.errors import InvalidOptionError
 from sparklog.inspect.dump import TIMESTAMP_TYPES, RowDict, record_rows
 from sparklog.inspect.dump_range import DumpedLog

@@ -25,8 +25,8 @@ from sparklog.record.rewrite.offset_map import DEDUPE_BUFFER_BYTES, OffsetMap
 from sparklog.storage.registry import PathText, paths_of
 from sparklog.topic.places.discovery import discover, log_directories
 from sparklog.topic.selection import Selection
-from sparklog.values.named import imported
-from sparklog.write.job_names import new_job
+from sparklog.values.imports import imported
+from sparklog.write.running_jobs import new_job
 
 
 @dataclass(frozen=True)

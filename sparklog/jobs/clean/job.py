@@ -15,9 +15,9 @@ from typing import Final
 
 from sparklog.cleaner.opened import OpenedLog, open_to_clean, open_to_look
 from sparklog.cleaner.partition import Cleaned, Cleaning, CleanPass
-from sparklog.cleaner.removal import remove_before
 from sparklog.cleaner.retention import KafkaRetention, RetentionPolicy
-from sparklog.cleaner.throttle import Throttle
+from sparklog.cleaner.rewriting import Throttle
+from sparklog.cleaner.swap import remove_before
 from sparklog.errors import NOTHING_CLEANED, CorruptLogError, LockedError
 from sparklog.jobs.run.exclusive import exclusive
 from sparklog.jobs.run.job import OF_ONE_PARTITION, Amount, PartlyDoneError, PiecesTask, Report
@@ -30,7 +30,7 @@ from sparklog.log.places import LogDirectory, PartitionFolder
 from sparklog.log.properties import LOCAL_RETENTION, UNLIMITED
 from sparklog.log.segment_listing import list_segments
 from sparklog.topic.write.configs import StoredConfigs, stored_configs, topic_config
-from sparklog.values.named import imported
+from sparklog.values.imports import imported
 from sparklog.write.small_files import set_checkpoint_offsets
 
 _RETENTION: Final = "retention.ms"
@@ -69,7 +69,7 @@ class CleanJob:
     bytes_per_second : float or None
         The largest rate of reading and writing of all workers together.
     run_id : str
-        The id of the run, from `sparklog.write.job_names.new_job`.
+        The id of the run, from `sparklog.write.running_jobs.new_job`.
     now_ms : int
         Wall-clock time, ms since the epoch.
     """

@@ -24,7 +24,7 @@ from sparklog.storage.registry import PathText, paths_of
 from sparklog.topic.places.discovery import named, place_at
 from sparklog.topic.selection import Selection
 from sparklog.topic.write.configs import StoredConfigs, stored_configs
-from sparklog.write.job_names import new_job
+from sparklog.write.running_jobs import new_job
 
 
 @dataclass(frozen=True)

@@ -49,7 +49,8 @@ from sparklog.topic.write.configs import StoredConfigs, changed_properties, topi
 from sparklog.topic.write.target import find_target
 from sparklog.write.commit_plan import OffsetBounds, PartitionChange
 from sparklog.write.copied import BatchTaker
-from sparklog.write.staging import COPIED_SHARE_MAX, StagedRun, TaskStage
+from sparklog.write.staged_files import StagedRun
+from sparklog.write.staging import COPIED_SHARE_MAX, TaskStage
 
 _ALONE_BYTES_MIN: Final = 1 << 20
 """A larger piece is staged in files of its own, since a commit reads and writes again what is in shared files."""
@@ -107,7 +108,7 @@ class CopyJob:
     brought : mapping of str to mapping of str to str
         The properties that new topics get from the source; for tasks they are also in ``stored``.
     run_id : str
-        The id of the run, from `sparklog.write.job_names.new_job`.
+        The id of the run, from `sparklog.write.running_jobs.new_job`.
     now_ms : int
         Wall-clock time, ms since the epoch.
     workers : int

@@ -10,7 +10,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 
 from sparklog.errors import DataLossError, InvalidOptionError
-from sparklog.inspect.describe_directory import describe_directory
+from sparklog.inspect.describe import describe_directory
 from sparklog.jobs.landing import lost_since
 from sparklog.jobs.ledger import Landed, Moved, commits
 from sparklog.jobs.source import LogSource, Selected, piece_bytes_max
@@ -27,7 +27,7 @@ from sparklog.record.batches.wrappers import last_offset_inside
 from sparklog.topic.places.discovery import named
 from sparklog.topic.places.ranges import ReadRange, cut_by_bytes
 from sparklog.write.commit_plan import OffsetBounds
-from sparklog.write.staging import Origin
+from sparklog.write.staged_files import Origin
 
 
 @dataclass(frozen=True)

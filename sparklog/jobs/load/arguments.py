@@ -21,7 +21,7 @@ from sparklog.storage.registry import PathText
 from sparklog.topic.places.discovery import place_at, places_at
 from sparklog.topic.write.target import find_target
 from sparklog.values.columns import parse_columns
-from sparklog.write.job_names import new_job
+from sparklog.write.running_jobs import new_job
 
 
 def _dry_run(job: LoadJob) -> LoadSummary:

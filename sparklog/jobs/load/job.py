@@ -36,7 +36,7 @@ from sparklog.topic.write.accumulator import RecordAccumulator, TaskAttempt
 from sparklog.topic.write.commit import CommitRequest, commit
 from sparklog.topic.write.target import WriteTarget
 from sparklog.write.commit_plan import PartitionChange
-from sparklog.write.staging import StagedRun
+from sparklog.write.staged_files import StagedRun
 
 _THREADS_BYTES_MAX: Final = 1 << 28
 _ATTEMPTS: Final = 1 << 53
@@ -144,7 +144,7 @@ class LoadJob:
     sources : tuple of Location
         See `sparklog.jobs.load.inputs`.
     job_id : str
-        The id, from `sparklog.write.job_names.new_job` at ``now_ms``, the timestamp of records without one.
+        The id, from `sparklog.write.running_jobs.new_job` at ``now_ms``, the timestamp of records without one.
     workers : int
         The number of tasks that run at a time, about.
     syncs_tasks : bool

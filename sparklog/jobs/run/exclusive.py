@@ -17,10 +17,10 @@ from sparklog.log.journal import pending
 from sparklog.log.places import LogDirectory
 from sparklog.storage.base import HeldLock
 from sparklog.topic.recover import sweep_dead_jobs
-from sparklog.write.directories import make_directory
 from sparklog.write.journal import apply_journal
 from sparklog.write.locking import hold, refuse_running_broker
-from sparklog.write.staging import begin
+from sparklog.write.running_jobs import begin
+from sparklog.write.small_files import make_directory
 
 
 @contextmanager

@@ -40,7 +40,7 @@ from sparklog.jobs.targets.targets import (
 from sparklog.jobs.targets.unfinished_files import forget_pending, from_mark, remember_pending, to_marks, unfinished_of
 from sparklog.log.files import TopicPartition
 from sparklog.log.places import folders_of
-from sparklog.values.libraries import import_optional
+from sparklog.values.imports import import_optional
 
 _log = logging.getLogger("sparklog")
 

@@ -39,7 +39,7 @@ from sparklog.jobs.targets.unfinished_files import forget_pending, from_mark, re
 from sparklog.log.files import TopicPartition
 from sparklog.log.places import join_path
 from sparklog.topic.places.discovery import places_at
-from sparklog.values.libraries import import_optional
+from sparklog.values.imports import import_optional
 
 _OFFSETS: Final = "sparklog.offsets"
 _RUN: Final = "sparklog.run"

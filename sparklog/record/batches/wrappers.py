@@ -10,9 +10,14 @@ import zlib
 from typing import Final
 
 from sparklog.errors import CorruptBatchError
-from sparklog.record.codecs.table import CODEC_IDS, compressed_bytes_max, compressor, decompressor
+from sparklog.record.codecs.table import (
+    CODEC_IDS,
+    DECOMPRESSED_BYTES_MAX,
+    compressed_bytes_max,
+    compressor,
+    decompressor,
+)
 from sparklog.record.format.legacy import SIZE_MIN
-from sparklog.record.format.limits import DECOMPRESSED_BYTES_MAX
 from sparklog.record.format.v2 import CODEC_MASK, LOG_APPEND_TIME
 
 _LEAD: Final = struct.Struct(">qi")

@@ -18,6 +18,12 @@ from typing import Any, Final, NamedTuple
 
 from sparklog.errors import CorruptBatchError, DecompressedSizeError, InvalidOptionError
 
+DECOMPRESSED_BYTES_MAX: Final = 1 << 30
+"""The default of ``max.decompressed.message.bytes``, the most bytes that a batch may decompress to."""
+
+DECOMPRESSED_BYTES_LIMIT: Final = (1 << 31) - 9
+"""The largest value of that property: the size of the largest array in Java, which is Kafka's own default."""
+
 Decompress = Callable[[memoryview, int], bytes | bytearray]
 DecompressInto = Callable[[memoryview, memoryview, int], int]
 CompressInto = Callable[[memoryview, memoryview], int]

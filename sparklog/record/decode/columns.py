@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from sparklog.errors import CorruptBatchError, InvalidOptionError
+from sparklog.record.codecs.table import DECOMPRESSED_BYTES_MAX
 from sparklog.record.decode.arrow import (
     BYTES_WITHOUT_END,
     RECORD_HEADERS_MAX,
@@ -30,7 +31,6 @@ from sparklog.record.decode.arrow import (
 from sparklog.record.decode.steps import Step, failure_of, runs, sound_rows, steps
 from sparklog.record.format import v2
 from sparklog.record.format.headers import BatchHeaders
-from sparklog.record.format.limits import DECOMPRESSED_BYTES_MAX
 from sparklog.record.format.schema import RECORD_COLUMNS, RECORD_SCHEMA, selector
 from sparklog.record.format.v2 import OFFSET_MAX
 from sparklog.record.kernels import legacy as kernels_legacy

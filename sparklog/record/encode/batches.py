@@ -7,6 +7,7 @@ commit can change them later.
 
 from __future__ import annotations
 
+import hashlib
 import threading
 from dataclasses import dataclass
 from itertools import pairwise
@@ -18,14 +19,14 @@ import pyarrow as pa
 from sparklog.errors import InvalidOptionError, RecordTooLargeError
 from sparklog.record.batches import checksums
 from sparklog.record.codecs.many_streams import many_frames
-from sparklog.record.codecs.table import CODEC_IDS, compressed_bytes_max, compressor
+from sparklog.record.codecs.table import CODEC_IDS, DECOMPRESSED_BYTES_MAX, compressed_bytes_max, compressor
 from sparklog.record.encode.intake import NO_TIMESTAMP, refuse_twice, take_headers, take_text, time_numbers
 from sparklog.record.format import v2
 from sparklog.record.format.arrays import filled, numbers_of
 from sparklog.record.format.headers import CRC, HEADERS_DTYPE, TABLE_FIELDS, BatchHeaders
-from sparklog.record.format.limits import DECOMPRESSED_BYTES_MAX
 from sparklog.record.format.streams import Int64s, Octets
 from sparklog.record.kernels import encode as kernels
+from sparklog.record.kernels.digest import sum_of_hashes
 
 TimestampType = Literal["CreateTime", "LogAppendTime"]
 _NO_BYTES: Final = np.empty(0, dtype=np.uint8)
@@ -396,3 +397,23 @@ def _take_headers_apart(column: pa.Array, records: Int64s) -> tuple[Int64s, Octe
         row = int(np.searchsorted(ends, nameless[0], side="right"))
         raise InvalidOptionError(f"a header of row {row} has no key")
     return table, names, contents
+
+
+def digest_records(topic: str, records: pa.RecordBatch, partitions: Int64s) -> int:
+    """Return a digest of 64 bits, which does not depend on the order of rows or on the tasks that write them.
+
+    The digests of two parts add up, modulo 2**64, to the digest of all rows.
+
+    Parameters
+    ----------
+    topic : str
+        The topic of the rows.
+    records : pyarrow.RecordBatch
+        The rows, from `sparklog.record.encode.intake.take_records`. A missing time is no part of a row's digest.
+    partitions : int64 array, length n_rows
+        The partition of each row; -1 if it names none.
+    """
+    fields = fields_of(records)
+    seed = np.frombuffer(hashlib.blake2b(topic.encode(), digest_size=8).digest(), np.uint64)
+    tables = fields.records, fields.headers, fields.keys, fields.values, fields.names, fields.contents
+    return int(sum_of_hashes(*tables, partitions, *seed))

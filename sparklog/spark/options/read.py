@@ -16,8 +16,8 @@ from sparklog.errors import InvalidOptionError
 from sparklog.log.files import TopicPartition
 from sparklog.log.filters.where_parser import parse_where
 from sparklog.log.properties import option
+from sparklog.record.codecs.table import DECOMPRESSED_BYTES_LIMIT, DECOMPRESSED_BYTES_MAX
 from sparklog.record.decode.where import Where
-from sparklog.record.format.limits import DECOMPRESSED_BYTES_LIMIT, DECOMPRESSED_BYTES_MAX
 from sparklog.spark.options.limits import TASKS_MAX
 from sparklog.spark.options.parsing import (
     NO_PATH,

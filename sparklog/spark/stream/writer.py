@@ -24,8 +24,8 @@ from sparklog.spark.worker.garbage_collection import first_use_freezes
 from sparklog.spark.worker.process import LoadedByWorkers
 from sparklog.spark.writer import Destination, running_task
 from sparklog.topic.write.txn_versions import RowsDigest, TxnVersion
-from sparklog.write.job_names import job_of_stream
-from sparklog.write.staging import StagedRun, begin
+from sparklog.write.running_jobs import begin, job_of_stream
+from sparklog.write.staged_files import StagedRun
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -25,12 +25,12 @@ from sparklog.topic.transactions.ids import (
 )
 from sparklog.topic.write.commit import CommitRequest, commit
 from sparklog.topic.write.configs import stored_configs
-from sparklog.write.directories import make_directory
-from sparklog.write.job_names import job_of_stream
 from sparklog.write.journal import only_writer
 from sparklog.write.locking import refuse_claimed
-from sparklog.write.small_files import write_atomically
-from sparklog.write.staging import StagedRun, TaskStage, begin
+from sparklog.write.running_jobs import begin, job_of_stream
+from sparklog.write.small_files import make_directory, write_atomically
+from sparklog.write.staged_files import StagedRun
+from sparklog.write.staging import TaskStage
 
 _log = logging.getLogger("sparklog")
 

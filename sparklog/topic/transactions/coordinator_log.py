@@ -32,7 +32,9 @@ from sparklog.topic.places.discovery import partitions_in
 from sparklog.topic.transactions.ids import EMPTY_STATE, EPOCH_MAX, TransactionalId
 from sparklog.topic.write.commit import CommitRequest
 from sparklog.write.pipeline import encode_records
-from sparklog.write.staging import StagedRun, TaskStage, begin
+from sparklog.write.running_jobs import begin
+from sparklog.write.staged_files import StagedRun
+from sparklog.write.staging import TaskStage
 
 _log = logging.getLogger("sparklog")
 

@@ -29,8 +29,8 @@ from sparklog.topic.transactions.coordinators import transactions_of_brokers
 from sparklog.topic.transactions.ids import read_transactional_ids
 from sparklog.topic.write.commit import CommitRequest, commit
 from sparklog.topic.write.configs import stored_configs
-from sparklog.write.job_names import new_job
 from sparklog.write.journal import only_writer
+from sparklog.write.running_jobs import new_job
 
 
 @dataclass(frozen=True)

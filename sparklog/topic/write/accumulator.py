@@ -33,7 +33,8 @@ from sparklog.write.pipeline import (
     digest_rows,
     encode_records_of_logs,
 )
-from sparklog.write.staging import StagedRun, TaskStage
+from sparklog.write.staged_files import StagedRun
+from sparklog.write.staging import TaskStage
 
 BUFFERED_BYTES_MAX: Final = 1 << 25
 """Rows are encoded when they have this many bytes, whatever the number of their partitions."""
@@ -61,7 +62,7 @@ class TaskAttempt:
     partitioner : str
         The name of the partitioner; see `make_partitioner`.
     job_id : str
-        The id of the job, which has begun; see `sparklog.write.staging.begin`.
+        The id of the job, which has begun; see `sparklog.write.running_jobs.begin`.
     task : int
         The number of the task in the job.
     attempt : int

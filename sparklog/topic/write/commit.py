@@ -27,12 +27,12 @@ from sparklog.topic.write.configs import topic_config
 from sparklog.topic.write.txn_versions import TxnLedger, TxnVersion, read_txn_versions
 from sparklog.write.commit_plan import UNBOUND, OffsetBounds, PartitionChange, SmallFiles, plan_commit
 from sparklog.write.group_offsets import next_transaction
-from sparklog.write.job_names import is_same_work, made_ms
 from sparklog.write.journal import apply_journal, refuse_foreign_changes, write_journal
 from sparklog.write.locking import hold, refuse_claimed
 from sparklog.write.recovery import recover_log
+from sparklog.write.running_jobs import end, is_same_work, made_ms
+from sparklog.write.staged_files import StagedRun
 from sparklog.write.staged_runs import StagedRuns
-from sparklog.write.staging import StagedRun, end
 
 _log = logging.getLogger("sparklog")
 
@@ -47,7 +47,7 @@ class CommitRequest:
     Attributes
     ----------
     job_id : str
-        The job's id, from `sparklog.write.job_names.new_job`.
+        The job's id, from `sparklog.write.running_jobs.new_job`.
     directory : LogDirectory
         The log directory of the topics.
     config : LogConfig

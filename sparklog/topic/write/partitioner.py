@@ -21,7 +21,7 @@ from sparklog.errors import InvalidOptionError, did_you_mean
 from sparklog.record.format.arrays import filled, numbers_of
 from sparklog.record.format.streams import Int64s
 from sparklog.record.kernels import hash as kernels_hash
-from sparklog.values.named import imported
+from sparklog.values.imports import imported
 
 Int32s = npt.NDArray[np.int32]
 

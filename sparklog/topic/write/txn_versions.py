@@ -8,7 +8,8 @@
 
 A number alone does not prove that a batch was written: a checkpoint restored from an older copy gives old numbers to
 new rows, and a sink restored from an older copy has lost the numbers of batches with their rows. So a batch is compared
-with the batches on record. The digest does not depend on the order of rows; see `sparklog.record.encode.digest`.
+with the batches on record. The digest does not depend on the order of rows; see
+`sparklog.record.encode.batches.digest_records`.
 Earlier versions of sparklog wrote no ``batches``.
 """
 

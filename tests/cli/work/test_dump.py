@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from sparklog.cli.choices import Format
+from sparklog.cli.parsing import Format
 from sparklog.cli.work.dump import CountedOutput, DumpOptions
 from sparklog.cli.work.follow import _Follower
 from sparklog.inspect.dump_range import DumpRange

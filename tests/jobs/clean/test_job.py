@@ -26,9 +26,9 @@ from sparklog.jobs.run.local import LocalRunner
 from sparklog.jobs.run.options import LogJobOptions
 from sparklog.log.config import LogConfig
 from sparklog.log.layout import read_layout
-from sparklog.write.job_names import new_job
 from sparklog.write.locking import hold
 from sparklog.write.partition import LogWriter
+from sparklog.write.running_jobs import new_job
 from tests.cleaner.logs import ALL, NOW_MS, findings, logs, names, values, write
 from tests.jobs.attempts import TwiceRunner
 from tests.places import directory_at, folder_at

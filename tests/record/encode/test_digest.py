@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparklog.record.encode.digest import digest_records
+from sparklog.record.encode.batches import digest_records
 from sparklog.record.encode.intake import take_records
 from sparklog.record.format.schema import HEADERS_TYPE
 

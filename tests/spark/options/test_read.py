@@ -12,7 +12,7 @@ from sparklog.errors import InvalidOptionError
 from sparklog.log.config import LogConfig
 from sparklog.log.files import TopicPartition
 from sparklog.log.properties import described
-from sparklog.record.format.limits import DECOMPRESSED_BYTES_MAX
+from sparklog.record.codecs.table import DECOMPRESSED_BYTES_MAX
 from sparklog.spark.options.parsing import declared_names
 from sparklog.spark.options.read import WRITE_ONLY, SeglogOptions
 from sparklog.spark.options.warnings import warn_batch

@@ -35,7 +35,7 @@ from sparklog.topic.write.commit import CommitRequest
 from sparklog.topic.write.open_logs import OpenLogs
 from sparklog.topic.write.txn_versions import TxnVersion
 from sparklog.write.group_offsets import commit_group_offsets, read_group_offsets
-from sparklog.write.staging import StagedRun
+from sparklog.write.staged_files import StagedRun
 from tests.places import directory_at, folder_at, moved
 from tests.storage.crash import CrashingStorage, FailingStorage, Loss, crashes
 from tests.topic.staged import CONFIG, NOW_MS, findings, rows, stage, write

@@ -13,7 +13,7 @@ from sparklog.storage.local_writing import LocalWritableStorage
 from sparklog.topic.write.accumulator import RecordAccumulator, TaskAttempt
 from sparklog.topic.write.commit import CommitRequest, commit
 from sparklog.topic.write.target import WriteTarget
-from sparklog.write.staging import begin
+from sparklog.write.running_jobs import begin
 from tests.places import directory_at
 from tests.topic.staged import CONFIG, NOW_MS, findings, rows, values
 

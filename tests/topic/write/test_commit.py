@@ -30,7 +30,7 @@ from sparklog.topic.write.target import find_target
 from sparklog.topic.write.txn_versions import TxnVersion, read_txn_versions
 from sparklog.write.locking import hold
 from sparklog.write.partition import LogWriter
-from sparklog.write.staging import StagedRun
+from sparklog.write.staged_files import StagedRun
 from tests.places import directory_at, folder_at, location_of, moved
 from tests.storage.crash import EVERY_LOSS, CrashingStorage, crashes
 from tests.topic.staged import CONFIG, NOW_MS, findings, rows, stage, values, write

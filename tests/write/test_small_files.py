@@ -12,9 +12,9 @@ from sparklog.log.places import LogDirectory, PartitionFolder
 from sparklog.topic.log_manager import LogManager
 from sparklog.topic.transactions.commit import begin_transactional_id
 from sparklog.topic.transactions.writer import TransactionalWriter
-from sparklog.write.directories import make_directory
 from sparklog.write.partition import LogWriter
-from sparklog.write.staging import begin
+from sparklog.write.running_jobs import begin
+from sparklog.write.small_files import make_directory
 from tests.storage.memory import MemoryStorage, stopped_at
 
 PATH = "/disk/new/logs"
