@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Final
@@ -19,7 +20,9 @@ from sparklog.storage.kept_files import KeptFiles
 _log = logging.getLogger("sparklog")
 
 _SWAPPED_LOG: Final = files.LOG + files.SWAP
-_LISTINGS_MAX: Final = 5
+_LISTINGS_MAX: Final = 100
+_AT_ONCE_MAX: Final = 4
+_PAUSE_SECONDS_MAX: Final = 0.02
 _CLOCK_TICK_NS: Final = 20_000_000
 """An upper bound of the steps of a file system's clock, except for clocks of whole seconds."""
 
@@ -68,16 +71,20 @@ def _listed(folder: PartitionFolder) -> list[Entry]:
 
     A file renamed during the listing may be missed under both names. The modification time of the folder shows that,
     unless the clock of its file system has not ticked since: then the folder is listed until two listings are equal.
+    A folder that changes again and again is waited for: a listing that nothing proves may hide whole segments.
     """
     storage, path = folder.storage, folder.location
     before, earlier = storage.stamp(path), list[Entry]()
-    for _ in range(_LISTINGS_MAX):
+    for number in range(_LISTINGS_MAX):
         entries = _entries(folder)
         after = storage.stamp(path)
         is_settled = after is None or abs(wall_clock_ns() - after.modified_ns) > _CLOCK_TICK_NS
         if before == after and (is_settled or entries == earlier):
             return entries
         before, earlier = after, entries
+        if number >= _AT_ONCE_MAX:
+            time.sleep(min(number / 1000, _PAUSE_SECONDS_MAX))
+            before = storage.stamp(path)
     return earlier
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from sparklog.errors import PathNotFoundError, StorageError
 from sparklog.log.layout import read_layout
 from sparklog.log.reader import open_log
+from sparklog.storage.base import Entry
 from sparklog.storage.local import LocalStorage
 from tests.build import write_partition
 from tests.log.logs import batch, batches, offsets, write
@@ -83,3 +85,23 @@ def test_swap_left_by_a_dead_cleaner_takes_the_place_of_what_it_was_made_from(tm
     # A file that is still being cleaned, at or before it, says that the replacement was not done.
     (tmp_path / f"{first.name}.cleaned").write_bytes(b"")
     assert names(tmp_path)[:2] == [first.name, second.name]
+
+
+def test_folder_whose_files_are_renamed_again_and_again_is_listed_until_it_rests(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A listing beside a rename may miss a segment, and the log would begin behind it."""
+    write(tmp_path / "events-0", segment_bytes=1000)
+    assert len(list((tmp_path / "events-0").glob("*.log"))) > 1
+    plain, listings = LocalStorage.entries, list[str]()
+
+    def entries(self: LocalStorage, path: str, wanted: Callable[[str], bool] | None = None) -> list[Entry]:
+        listings.append(path)
+        if len(listings) > 12:
+            return plain(self, path, wanted)
+        (tmp_path / "events-0" / f"{len(listings)}.tmp").touch()
+        return plain(self, path, wanted)[len(listings) % 2 :]
+
+    monkeypatch.setattr(LocalStorage, "entries", entries)
+    assert names(tmp_path / "events-0")[0] == f"{0:020d}.log"
+    assert len(listings) > 12
