@@ -38,7 +38,17 @@ INDOORS: dict[str, tuple[str, ...]] = {
     "record": ("format", "kernels", "codecs", "batches", "decode", "encode", "rewrite"),
     "log": (
         *("index", "files", "clock", "checkpoints", "group_offsets", "properties", "config", "places"),
-        *("folders", "damage", "journal", "windows", "segment", "producer_state", "segment_listing", "layout"),
+        *(
+            "kept_by_stamp",
+            "folders",
+            "damage",
+            "journal",
+            "windows",
+            "segment",
+            "producer_state",
+            "segment_listing",
+            "layout",
+        ),
         *("log_identity", "losses", "scans", "filters", "producer_snapshots", "transactions", "reader"),
     ),
     "jobs": (

@@ -220,8 +220,13 @@ class Broker:
             raise HarnessError(f"{err}\nThe broker's log:\n{tail}") from err
 
     def create_topic(self, topic: str, *, partitions: int = 1, config: Mapping[str, object] | None = None) -> None:
-        """Create a topic with topic configs."""
+        """Create a topic with topic configs, and wait until its folders are there: a broker makes them afterwards."""
         self.ask("create_topic", topic=topic, partitions=partitions, config=_texts(config))
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while not all((self.log_dir / f"{topic}-{number}").is_dir() for number in range(partitions)):
+            if time.monotonic() > deadline:
+                raise HarnessError(f"the folders of {topic} do not come up:\n{self.log_text()[-4000:]}")
+            time.sleep(0.02)
 
     def delete_topic(self, topic: str) -> None:
         """Delete a topic; its directories go after ``file.delete.delay.ms``."""

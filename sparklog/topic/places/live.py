@@ -8,21 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final
 
 from sparklog.errors import PathNotFoundError
-from sparklog.log.clock import NS_PER_MS, wall_clock_ms
+from sparklog.log.clock import wall_clock_ns
 from sparklog.log.files import TopicPartition
 from sparklog.log.journal import LogExtent
+from sparklog.log.kept_by_stamp import is_settled
 from sparklog.log.layout import DirectoryView, PartitionLayout, at_one_time, layout_in, topic_id_of
 from sparklog.log.log_identity import read_log_id
 from sparklog.log.places import PartitionFolder
 from sparklog.log.transactions import SeenTransactions, stable_offset_again
 from sparklog.storage.base import Stamp
 from sparklog.topic.places.discovery import named
-
-_SETTLED_AFTER_NS: Final = 2_000_000_000
-"""A change within this time of another may leave the same stamp: no clock of a file system is coarser."""
 
 
 @dataclass(frozen=True)
@@ -96,12 +93,12 @@ class LiveLogs:
         CommitError
             Commits were made again and again while the logs were looked at.
         """
-        wanted = list(folders)
+        # A stamp that is young when it is taken stays unproven, however long the look at the other logs takes.
+        wanted, now_ns = list(folders), wall_clock_ns()
         found = at_one_time(wanted, self._look_at)
         seen = {folder: each for folder, each in zip(wanted, found, strict=True) if each is not None}
         self._transactions = {folder: each for folder, each in self._transactions.items() if folder in seen}
-        settled_ns = wall_clock_ms() * NS_PER_MS - _SETTLED_AFTER_NS
-        self._seen = {folder: each for folder, each in seen.items() if _is_settled(each, settled_ns)}
+        self._seen = {folder: each for folder, each in seen.items() if _is_settled(each, now_ns)}
         return {named(folder): each.log for folder, each in seen.items()}
 
     def _look_at(self, folder: PartitionFolder, view: DirectoryView) -> _Seen | None:
@@ -146,7 +143,7 @@ def _stamp_of_last(layout: PartitionLayout) -> Stamp | None:
     return layout.storage.stamp(layout.segments[-1].path()) if layout.segments else None
 
 
-def _is_settled(seen: _Seen, settled_ns: int) -> bool:
+def _is_settled(seen: _Seen, now_ns: int) -> bool:
     """Return whether the stamps are old enough that any later change will change them."""
     needed = seen.stamps if seen.log.layout.segments else seen.stamps[:1]
-    return all(stamp is not None and stamp.modified_ns < settled_ns for stamp in needed)
+    return all(stamp is not None and is_settled(stamp, now_ns) for stamp in needed)
