@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from sparklog.errors import SeglogError
+from sparklog.jobs.run.job import task_name
 from sparklog.jobs.run.shares import task_slices
 from sparklog.log.files import LOG, parse_offset_file
 from sparklog.log.folders import holds_segments
@@ -104,8 +105,7 @@ def tasks_of_logs(
     sizes = [_log_bytes(folder) if look_bytes is None else look_bytes for folder in folders]
     for rows in task_slices(sizes, _TASK_BYTES, workers):
         some = tuple(folders[rows])
-        more = f" and {len(some) - 1} more" if len(some) > 1 else ""
-        yield LogsTask(f"{some[0].name}{more}", some, sum(sizes[rows]), directory, is_search)
+        yield LogsTask(task_name([each.name for each in some]), some, sum(sizes[rows]), directory, is_search)
 
 
 def _log_bytes(folder: PartitionFolder) -> int:

@@ -82,12 +82,16 @@ class PiecesTask(Generic[PieceT]):
 
     @property
     def name(self) -> str:
-        first, count = self.pieces[0].name, len(self.pieces)
-        return first if count == 1 else f"{first} and {count - 1} more"
+        return task_name([piece.name for piece in self.pieces])
 
     @property
     def size_bytes(self) -> int:
         return sum(piece.log_bytes for piece in self.pieces)
+
+
+def task_name(names: Sequence[str]) -> str:
+    """Return the name of a task with several parts: the first part's, and how many more it has."""
+    return names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
 
 
 TaskT = TypeVar("TaskT", bound=Task)
