@@ -18,7 +18,6 @@ The topics of a broker have their properties in the cluster: a broker does not r
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -43,8 +42,6 @@ StoredConfigs = Mapping[str, Mapping[str, str]]
 
 _BEHIND_TOPIC: Final = "/"
 _CLUSTER_VIEW: Final = "cluster_configs"
-_CONTINUED: Final = re.compile(rb"(?<!\\)(?:\\\\)*\\(?:\r\n?|\n)?\Z")
-"""The end of a line that the next line continues."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +54,7 @@ class _TopicsFile:
     def changed(self, changes: Mapping[str, Mapping[str, str | None]]) -> _TopicsFile:
         """Return the file with values changed by topic and name; None removes one. All other lines stay.
 
-        New properties are put after the old bytes, which are parsed only if others change.
+        New properties are put after the old bytes. The file is not parsed for lines as this module writes them.
         """
         topics, data = dict(self.topics), self.data
         replaced, added = dict[str, str | None](), dict[str, str | None]()
@@ -69,14 +66,8 @@ class _TopicsFile:
             now = {name: value for name, value in {**known, **differing}.items() if value is not None}
             if now:
                 topics[topic] = now
-        if replaced:
-            text = javaproperties.PropertiesFile.loads(data)
-            for key, value in replaced.items():
-                if value is None:
-                    del text[key]
-                else:
-                    text[key] = value
-            data = text.dumps().encode("latin-1")
+        for key, value in replaced.items():
+            data = _with_line(data, key, value)
         if added:
             lines = (
                 javaproperties.join_key_value(key, value) + "\n" for key, value in added.items() if value is not None
@@ -105,11 +96,30 @@ def _parse(data: bytes, path: str) -> _TopicsFile:
     return _TopicsFile(data, found)
 
 
+def _with_line(data: bytes, key: str, value: str | None) -> bytes:
+    """Return the bytes with the line of a key changed; None removes it."""
+    text = b"\n" + data
+    start = text.find(f"\n{key}=".encode())
+    end = text.find(b"\n", start + 1)
+    # The end of the line before is looked at, too: it may be continued.
+    if min(start, end) >= 0 and not any(each in text[max(start - 1, 0) : end] for each in (b"\\", b"\r")):
+        line = b"" if value is None else f"\n{javaproperties.join_key_value(key, value)}".encode()
+        return (text[:start] + line + text[end:])[1:]
+    # Somebody has written it by hand, in one of many ways.
+    parsed = javaproperties.PropertiesFile.loads(data)
+    if value is None:
+        del parsed[key]
+    else:
+        parsed[key] = value
+    return parsed.dumps().encode("latin-1")
+
+
 def _with_end(data: bytes) -> bytes:
     """Return the bytes with the last line ended; an empty line ends one that is continued."""
-    if _CONTINUED.search(data):
-        return data.rstrip(b"\r\n") + b"\n\n"
-    return data if not data or data.endswith((b"\r", b"\n")) else data + b"\n"
+    last = data.removesuffix(b"\n").removesuffix(b"\r")
+    if (len(last) - len(last.rstrip(b"\\"))) % 2:
+        return last + b"\n\n"
+    return data if not data or len(last) < len(data) else data + b"\n"
 
 
 _topics_file: Final = StampedFile(_parse)

@@ -194,7 +194,7 @@ def test_result_of_a_question_is_the_callers_own(tmp_path: Path) -> None:
             found["retention.ms"] = "6"
 
 
-def test_topics_that_are_created_one_by_one_do_not_parse_the_file(tmp_path: Path) -> None:
+def test_topics_that_come_change_and_go_one_by_one_do_not_parse_the_file(tmp_path: Path) -> None:
     manager = LogManager(tmp_path)
     (tmp_path / FILE).write_text("# by hand\nold/retention.ms=7")
     manager.create_topic("first", 1, {"retention.ms": "1"})
@@ -205,9 +205,14 @@ def test_topics_that_are_created_one_by_one_do_not_parse_the_file(tmp_path: Path
         for number in range(30):
             manager.create_topic(f"t{number}", 1, {"retention.ms": str(number)})
             assert manager.configs(f"t{number}") == {"retention.ms": str(number)}
+        for number in range(10):
+            manager.alter_configs(f"t{number}", {"retention.ms": str(1000 + number)})
+        for number in range(20, 30):
+            manager.delete_topic(f"t{number}")
     assert not parse.called
     assert not change.called
-    expected = {"old": "7", "first": "1", **{f"t{number}": str(number) for number in range(30)}}
+    numbers = [1000 + number if number < 10 else number for number in range(20)]
+    expected = {"old": "7", "first": "1", **{f"t{n}": str(number) for n, number in enumerate(numbers)}}
     lines = "".join(f"{topic}/retention.ms={value}\n" for topic, value in expected.items())
     assert (tmp_path / FILE).read_text() == "# by hand\n" + lines
 
