@@ -69,6 +69,7 @@ class CompactionPass:
 
     dedupe_buffer_bytes: int = DEDUPE_BUFFER_BYTES
     load_factor: float = LOAD_FACTOR
+    name: str = field(default="compaction", init=False)
     needs_active: bool = field(default=False, init=False)
 
     def run(self, log: OpenedLog, rewriter: Rewriter) -> PassDone:

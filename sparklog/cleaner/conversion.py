@@ -133,6 +133,7 @@ class ConversionPass:
     level: int | None = None
     is_lossy: bool = False
 
+    name: str = field(default="conversion", init=False)
     needs_active: bool = field(default=True, init=False)
 
     def run(self, log: OpenedLog, rewriter: Rewriter) -> PassDone:

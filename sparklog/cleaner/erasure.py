@@ -135,6 +135,7 @@ class ErasurePass:
     is_blanked: bool = False
     blank_bytes: int = NULL
 
+    name: str = field(default="erasure", init=False)
     needs_active: bool = field(default=True, init=False)
 
     def run(self, log: OpenedLog, rewriter: Rewriter) -> PassDone:

@@ -47,6 +47,10 @@ class CleanPass(Protocol):
     """One pass of a cleaning over the segments of a log, such as a compaction: a small frozen value that pickles."""
 
     @property
+    def name(self) -> str:
+        """The noun for it, such as "compaction"."""
+
+    @property
     def needs_active(self) -> bool:
         """Whether the active segment is rolled first, so that all of the log can be rewritten."""
 
@@ -77,6 +81,8 @@ class Cleaned:
         The offsets of the records that were erased, or whose values were, as ranges with both ends included.
     lost : str
         The losses of a conversion to an older format, in words; empty if there are none.
+    reasons : tuple of str
+        What has changed the log, in the order of work: ``retention``, and the names of passes such as ``compaction``.
     """
 
     topic: str
@@ -96,6 +102,7 @@ class Cleaned:
     clean_offset: int | None = None
     erased: tuple[tuple[int, int], ...] = ()
     lost: str = ""
+    reasons: tuple[str, ...] = ()
 
     @property
     def erased_records(self) -> int:
@@ -172,6 +179,14 @@ class Cleaning:
             clean_offset=next((each.clean_offset for each in done if each.clean_offset is not None), None),
             erased=tuple(span for each in done for span in each.erased),
             lost=", ".join(each.lost for each in done if each.lost),
+            reasons=(
+                *(["retention"] if dropped else []),
+                *(
+                    each.name
+                    for each, one in zip(self.passes, done, strict=True)
+                    if any(rewritten.is_changed for rewritten in one.rewritten)
+                ),
+            ),
         )
 
     def _run(self, each: CleanPass, log: OpenedLog) -> PassDone:

@@ -1,8 +1,9 @@
 """Keeps values that were read from a log directory until their file or folder changes.
 
 A directory of tens of thousands of logs has a few files about all of them: offset checkpoints, ``topics.properties``,
-the offsets of groups; and the list of their folders. To read and parse all of it where one entry is wanted makes
-work over all logs quadratic. Here each is read once for a process, and again when its stamp is another.
+the offsets of groups, the log of the cluster's metadata; and the list of their folders. To read and parse all of it
+where one entry is wanted makes work over all logs quadratic. Here each is read once for a process, and again when its
+stamp is another.
 
 A stamp proves that nothing has changed only if it is old: a second change within one tick of the file system's clock
 may leave the same stamp. A file whose stamp is young is read again, and its value is made again only if its bytes
@@ -15,14 +16,14 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from sparklog.log.clock import wall_clock_ns
-from sparklog.log.files import parse_partition_folder
+from sparklog.log.files import LOG, parse_partition_folder
 from sparklog.log.places import LogDirectory, PartitionFolder
-from sparklog.storage.base import Name, Stamp
+from sparklog.storage.base import Name, Stamp, Storage
 from sparklog.storage.process import ProcessState
 
 _PLACES_MAX: Final = 64
@@ -46,17 +47,17 @@ class _Known(Generic[V]):
 
     Attributes
     ----------
-    stamp : Stamp or None
+    stamp : Stamp, tuple of Stamp or None
         The stamp before the value was read; None if a change might not have changed it.
     read_seconds : float
         When the value was read, by the monotonic clock.
     source : object
-        The bytes or names that the value was made of.
+        The bytes or names that the value was made of; the paths that have the stamps, for a log.
     """
 
-    stamp: Stamp | None
+    stamp: Stamp | tuple[Stamp | None, ...] | None
     read_seconds: float
-    source: object
+    source: Any
     value: V
 
 
@@ -180,3 +181,43 @@ def names_in(directory: LogDirectory, *, age_seconds: float = 0.0) -> FolderName
     proven = stamp if stamp is not None and is_settled(stamp, now_ns) else None
     _names.put(place, _Known(proven, now_seconds, names, value))
     return value
+
+
+class StampedLog(Generic[V]):
+    """The values that logs are read to. A change is seen by the stamps of the log's folder and of its last segment.
+
+    Parameters
+    ----------
+    read : callable
+        Returns the value of the log in a folder, or raises; nobody may change the value.
+    """
+
+    def __init__(self, read: Callable[[PartitionFolder], V]) -> None:
+        self._read = read
+        self._kept = _Kept[V]()
+
+    def read(self, folder: PartitionFolder) -> V | None:
+        """Return the value of a log as it is now; None if there is no such folder.
+
+        Raises
+        ------
+        SeglogError
+            The log cannot be read; the next call tries again.
+        """
+        storage, place, now_ns = folder.storage, (folder.directory, folder.name), wall_clock_ns()
+        known = self._kept.get(place)
+        if known is not None and known.stamp is not None and known.stamp == _stamps(storage, known.source):
+            return known.value
+        if not storage.is_folder(folder.location):
+            return None
+        before = storage.stamp(folder.location)
+        last = [folder.file(each.name) for each in storage.names(folder.location) if each.name.endswith(LOG)][-1:]
+        stamps = (before, *_stamps(storage, last))
+        value = self._read(folder)
+        proven = stamps if all(each is not None and is_settled(each, now_ns) for each in stamps) else None
+        self._kept.put(place, _Known(proven, time.monotonic(), [folder.location, *last], value))
+        return value
+
+
+def _stamps(storage: Storage, paths: Iterable[str]) -> tuple[Stamp | None, ...]:
+    return tuple(map(storage.stamp, paths))

@@ -18,7 +18,7 @@ from sparklog.log.config import LogConfig
 from sparklog.log.places import PartitionFolder
 from sparklog.storage.registry import PathText
 from sparklog.topic.places.discovery import place_at
-from sparklog.topic.write.configs import stored_configs, topic_config
+from sparklog.topic.write.configs import folder_config
 
 
 def delete_records(
@@ -153,4 +153,4 @@ def _folder_at(path: PathText) -> PartitionFolder:
 
 
 def _config_of(folder: PartitionFolder, given: LogConfig | None) -> LogConfig:
-    return topic_config(folder.topic, given or LogConfig(), stored_configs(folder.directory))
+    return folder_config(folder, given or LogConfig())

@@ -43,7 +43,14 @@ from sparklog.log.places import LogDirectory, PartitionFolder, split_path
 from sparklog.storage.capabilities import to_writable
 from sparklog.storage.registry import PathText, paths_of
 from sparklog.topic.places.discovery import place_at
-from sparklog.topic.write.configs import StoredConfigs, read_properties, stored_configs, topic_config, update_configs
+from sparklog.topic.write.configs import (
+    StoredConfigs,
+    read_properties,
+    stored_configs,
+    stored_properties,
+    topic_config,
+    update_configs,
+)
 from sparklog.write.group_offsets import forget_offsets
 from sparklog.write.journal import only_writer
 from sparklog.write.locking import refuse_claimed
@@ -127,7 +134,8 @@ class LogManager:
         InvalidOptionError
             The file is malformed.
         """
-        return self.stored().get(topic, {})
+        of_directories = (stored_properties(directory, topic) for directory in self.directories)
+        return {name: value for properties in of_directories for name, value in properties.items()}
 
     def stored(self) -> dict[str, dict[str, str]]:
         """Return the stored properties of all topics; see `sparklog.topic.write.configs.stored_configs`."""
@@ -139,7 +147,7 @@ class LogManager:
 
     def config(self, topic: str, given: LogConfig | None = None, stored: StoredConfigs | None = None) -> LogConfig:
         """Return a topic's configuration: ``given``, else the stored properties, else the defaults."""
-        return topic_config(topic, given or LogConfig(), self.stored() if stored is None else stored)
+        return topic_config(topic, given or LogConfig(), {topic: self.configs(topic)} if stored is None else stored)
 
     def alter_configs(self, topic: str, changes: Mapping[str, str | None]) -> dict[str, str]:
         """Change the properties that ``topics.properties`` has for a topic; None removes one.

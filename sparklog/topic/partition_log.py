@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from sparklog.log.config import LogConfig
 from sparklog.log.places import PartitionFolder
-from sparklog.topic.write.configs import stored_configs, topic_config
+from sparklog.topic.write.configs import folder_config
 from sparklog.write import partition
 
 
@@ -24,4 +24,4 @@ class PartitionLog(partition.LogWriter):
 
     @classmethod
     def _config_of(cls, folder: PartitionFolder, given: LogConfig) -> LogConfig:
-        return topic_config(folder.topic, given, stored_configs(folder.directory))
+        return folder_config(folder, given)

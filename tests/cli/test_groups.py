@@ -12,7 +12,7 @@ from sparklog import views
 from sparklog.cli.output.fields import ROWS
 from tests.cli.output.test_fields import disagreements
 from tests.golden import EXAMPLES
-from tests.terminal import run
+from tests.terminal import on_a_terminal, run
 from tests.topic.groups import write_shop
 
 
@@ -37,9 +37,29 @@ def test_lag_is_printed_as_a_table_and_as_json() -> None:
     assert found == views.lag(EXAMPLES).to_pylist()
     assert [wrong for row in found for wrong in disagreements(row, ROWS["groups"]["a partition (--lag)"])] == []
     printed = run("groups", EXAMPLES, "--lag").stdout
-    assert printed.startswith("dashboard\n")
+    groups, partitions = (each.splitlines() for each in printed.split("\n\n", 1))
+    assert groups[0].split() == ["GROUP", "PARTITIONS", "LAG", "NOT", "KNOWN"]
+    for line in groups[1:]:
+        lags = [row["lag"] for row in found if row["group"] == line.split()[0]]
+        known = [lag for lag in lags if lag is not None]
+        assert line.split()[1:] == [str(len(lags)), str(sum(known)) if known else "-", str(len(lags) - len(known))]
+    assert [line.split()[0] for line in groups[1:]] == sorted({row["group"] for row in found})
+    assert partitions[0] == "dashboard"
     assert "shop-events-2              25      569  544  -" in printed
     assert "shop-orders-1               -       94    -  fraud-check-1-" in printed
+
+
+def test_lines_of_lag_are_limited_and_the_rest_is_counted(tmp_path: Path) -> None:
+    partitions = 30
+    committed_offsets = {("a", number): 1 for number in range(partitions)}
+    logs = str(write_shop(tmp_path / "logs", {f"g{number:02d}": committed_offsets for number in range(21)}))
+    shown = on_a_terminal(100, "groups", logs, "--lag")
+    assert "(1 more group: --limit shows them)" in shown
+    assert "(610 more partitions: --limit shows them)" in shown
+    limited = run("groups", logs, "--lag", "--limit", "2").stdout
+    assert [line.split()[0] for line in limited.splitlines()[1:3]] == ["g00", "g01"]
+    assert "(628 more partitions" in limited
+    assert "more" not in run("groups", logs, "--lag").stdout
 
 
 def test_options_may_come_before_the_path_and_choose_groups(shop: Path) -> None:
@@ -53,6 +73,8 @@ def test_options_may_come_before_the_path_and_choose_groups(shop: Path) -> None:
         (["--lag", "--offsets"], "--lag shows where groups are now"),
         (["--lag", "--history"], "--lag shows where groups are now"),
         (["--group", "g"], "--group chooses what --lag shows"),
+        (["--limit", "2"], "--limit is for the tables of --lag"),
+        (["--lag", "--json", "--limit", "2"], "--limit is for the tables of --lag"),
         (["--lag", "--group", "gg"], "no group 'gg': did you mean 'g'"),
     ],
 )

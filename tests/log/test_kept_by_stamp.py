@@ -11,8 +11,8 @@ import pytest
 from sparklog.errors import CorruptCheckpointError
 from sparklog.log.checkpoints import parse_offset_checkpoint
 from sparklog.log.files import TopicPartition
-from sparklog.log.kept_by_stamp import StampedFile, names_in
-from sparklog.log.places import LogDirectory
+from sparklog.log.kept_by_stamp import StampedFile, StampedLog, names_in
+from sparklog.log.places import LogDirectory, PartitionFolder
 from sparklog.storage.local_writing import LocalWritableStorage
 from tests.growth import counted_work, settle
 
@@ -127,3 +127,46 @@ def test_last_used_values_are_kept(tmp_path: Path) -> None:
         assert work.calls == 1
         kept.read(LogDirectory(LocalWritableStorage(), str(tmp_path / "0")), NAME)
         assert work.calls > 2
+
+
+def put(folder: Path, name: str, data: bytes, *, at_seconds: int = 1) -> None:
+    folder.mkdir(exist_ok=True)
+    (folder / name).write_bytes(data)
+    for path in (folder / name, folder):
+        os.utime(path, (0, at_seconds))
+
+
+def test_log_that_rests_is_read_once_and_again_when_its_last_segment_or_its_folder_changes(
+    tmp_path: Path, directory: LogDirectory
+) -> None:
+    def value(folder: PartitionFolder) -> dict[str, bytes]:
+        return {path.name: path.read_bytes() for path in Path(folder.location).iterdir()}
+
+    folder, path = directory.folder("events-0"), tmp_path / "events-0"
+    kept = StampedLog(read := Mock(wraps=value))
+    assert kept.read(folder) is None
+    first, second, snapshot = f"{0:020d}.log", f"{9:020d}.log", "x.checkpoint"
+    expected = {}
+    changes = [(first, b"a"), (first, b"b"), (second, b""), (second, b"c"), (snapshot, b"d")]
+    for count, (name, data) in enumerate(changes, 1):
+        put(path, name, data, at_seconds=count)
+        expected[name] = data
+        known = kept.read(folder)
+        assert known == expected
+        with counted_work() as work:
+            assert kept.read(folder) is known
+        assert (work.calls, read.call_count) == (2, count)
+
+
+def test_log_that_changed_a_moment_ago_is_read_again_and_an_error_is_not_kept(
+    tmp_path: Path, directory: LogDirectory
+) -> None:
+    kept = StampedLog(Mock(side_effect=[CorruptCheckpointError("damaged"), 1, 2, 3]))
+    put(tmp_path / "events-0", f"{0:020d}.log", b"a")
+    folder = directory.folder("events-0")
+    with pytest.raises(CorruptCheckpointError):
+        kept.read(folder)
+    (tmp_path / "events-0" / f"{0:020d}.log").write_bytes(b"b")
+    assert [kept.read(folder) for _ in range(2)] == [1, 2]
+    put(tmp_path / "events-0", f"{0:020d}.log", b"b")
+    assert [kept.read(folder) for _ in range(2)] == [3, 3]

@@ -14,7 +14,7 @@ from sparklog.cli.commands.declared import with_options_of
 from sparklog.cli.commands.jobs import Configs
 from sparklog.cli.output import render
 from sparklog.cli.parsing import properties_of, seconds_of
-from sparklog.errors import LockedError
+from sparklog.errors import InvalidOptionError, LockedError
 from sparklog.jobs.run.options import LogJobOptions
 from sparklog.record.codecs.table import CODEC_IDS
 
@@ -47,6 +47,10 @@ def clean(
     every: Annotated[
         str | None, typer.Option("--every", help="Clean again after each such time, until Ctrl-C: 30s, 5m, 2h, 1d.")
     ] = None,
+    limit: Annotated[
+        int | None, typer.Option("--limit", min=0, help="Show at most this number of topics; 20 on a terminal.")
+    ] = None,
+    verbose: Annotated[bool, typer.Option("--verbose", help="Show each partition, not only the topics.")] = False,
     as_json: Json = False,
     _fields: ShowFields = False,
     **given: Any,
@@ -60,19 +64,21 @@ def clean(
     from sparklog.cli.work.clean import clean as clean_logs
     from sparklog.cli.work.export import partition_of
 
+    if as_json and (verbose or limit is not None):
+        raise InvalidOptionError("--verbose and --limit are for the table: --json shows every partition")
     options = given | {
         "partitions": [partition_of(each) for each in given.get("partitions", ())],
         "config": properties_of(config or (), "--config"),
     }
     if every is None:
-        if not clean_logs(paths, options, as_json=as_json):
+        if not clean_logs(paths, options, as_json=as_json, limit=limit, verbose=verbose):
             raise typer.Exit(_FAILED)
         return
     seconds = seconds_of(every, "--every")
     with suppress(KeyboardInterrupt):
         while True:
             try:
-                clean_logs(paths, options, as_json=as_json)
+                clean_logs(paths, options, as_json=as_json, limit=limit, verbose=verbose)
             except LockedError as error:
                 render.complain("warning", str(error))
             if not render.flushed():

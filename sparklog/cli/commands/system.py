@@ -41,6 +41,10 @@ def groups(
         bool, typer.Option("--lag", help="Show groups' lag, as kafka-consumer-groups --describe does.")
     ] = False,
     only: Annotated[list[str] | None, typer.Option("--group", help="With --lag: only this; may be repeated.")] = None,
+    limit: Annotated[
+        int | None,
+        typer.Option("--limit", min=0, help="With --lag: at most this number of lines of a table; 20 on a terminal."),
+    ] = None,
     offsets: Annotated[bool, typer.Option("--offsets", help="Show the committed offsets of groups.")] = False,
     members: Annotated[
         bool, typer.Option("--members", help="Show the members of groups and their partitions.")
@@ -60,10 +64,12 @@ def groups(
         raise InvalidOptionError("--lag shows where groups are now: leave out --offsets, --members and --history")
     if only and not lag:
         raise InvalidOptionError("--group chooses what --lag shows: add it")
+    if limit is not None and (as_json or not lag):
+        raise InvalidOptionError("--limit is for the tables of --lag: add it, and leave out --json")
     if lag:
-        from sparklog.cli.work.system import lag_rows
+        from sparklog.cli.work.system import show_group_lag
 
-        _show(lag_rows(paths, only or ()), system_fields.GROUP_LAG, as_json, _group)
+        show_group_lag(paths, only or (), limit, as_json=as_json)
         return
     name = "consumer_offsets" if offsets else "consumer_groups"
     if history:

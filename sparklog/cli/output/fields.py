@@ -203,11 +203,18 @@ new_bytes           integer   and after
 removed_records     integer   how many records the rewriting left out
 erased_records      integer   how many records were erased, or lost their values
 erased_offsets      array     their offsets, as ranges: pairs of the first and the last
-lost                string    what a conversion to an older format has lost""",
+lost                string    what a conversion to an older format has lost
+reasons             array     causes of the changes: retention, compaction, erasure, conversion""",
     "topic/partition=PARTITION, start_offset=START, end_offset=END, dropped_segments=SEGMENTS, "
     "dropped_offsets=OFFSETS, dropped_bytes/size=DROPPED, first_timestamp/seconds=FROM (UTC)@2, "
     "last_timestamp/seconds=TO@1, rewritten_bytes/size=REWRITTEN, new_bytes/size=INTO",
 )
+CLEANED_TOPIC: Final = declared_columns(
+    "topic/name30=TOPIC, partitions, dropped_segments=SEGMENTS, dropped_offsets=OFFSETS@3, dropped_bytes/size=DROPPED, "
+    "first_timestamp/seconds=FROM (UTC)@2, last_timestamp/seconds=TO@1, reasons/list=REASON, "
+    "rewritten_bytes/size=REWRITTEN, new_bytes/size=INTO",
+)
+"""The columns of a topic that data was removed from; JSON has each partition."""
 CUT_PARTITION: Final = RowShape.parse(
     """the partition
 topic             string   name of the topic

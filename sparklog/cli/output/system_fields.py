@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from sparklog.cli.output.columns import RowShape
+from sparklog.cli.output.columns import RowShape, declared_columns
 
 _LOG_RECORD: Final = """
 log_partition  integer  number of the partition of the internal topic
@@ -87,6 +87,8 @@ committed_in    string?   __consumer_offsets or seglog.offsets""",
     "topic/partition=PARTITION, current_offset, log_end_offset=LOG END, lag, consumer_id@3, host@2, client_id@1, "
     "committed_in=IN@4",
 )
+GROUP_LAG_SUM: Final = declared_columns("group/name30=GROUP, partitions, lag, unknown=NOT KNOWN")
+"""The columns of the lag of a whole group; JSON has each partition."""
 GROUP_RECORD: Final = RowShape.parse(
     """a record (--history)
 group      string?   name of the group

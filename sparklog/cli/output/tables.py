@@ -16,7 +16,7 @@ from rich.text import Text
 
 from sparklog.cli.output import render
 from sparklog.cli.output.render import Row
-from sparklog.cli.output.text import printable
+from sparklog.cli.output.text import counted, printable
 
 Style = Callable[[Row], str]
 Heading = Callable[[Row], str]
@@ -24,6 +24,7 @@ Heading = Callable[[Row], str]
 _GAP: Final = "  "
 _CELL_WIDTH_MAX: Final = 40
 _LAST_WIDTH_MIN: Final = 24
+_ROWS_ON_TERMINAL: Final = 20
 _WORDS: Final = re.compile(r"\S+\s*|\s+")
 _PIECES_OF_NAMES: Final = re.compile(r"[^./_-]*[./_-]+|[^./_-]+")
 
@@ -136,6 +137,33 @@ def show_rows(columns: Sequence[Column], rows: Sequence[Row], *, as_json: bool) 
         render.put_rows(rows)
     elif rows:
         table(columns, rows)
+
+
+def limited_table(
+    columns: Sequence[Column],
+    rows: Sequence[Row],
+    limit: int | None,
+    *,
+    noun: str,
+    remedy: str = "--limit shows them",
+    heading: Heading = no_heading,
+) -> None:
+    """Print a table of the first rows, if there are any, and below it how many are left out.
+
+    Parameters
+    ----------
+    limit : int or None
+        The largest number of rows; by default 20 on a terminal, and all for a pipe or a file.
+    noun : str
+        The noun for a row.
+    remedy : str
+        How to see the rows that are left out.
+    """
+    most = (_ROWS_ON_TERMINAL if render.is_terminal() else len(rows)) if limit is None else limit
+    if rows[:most]:
+        table(columns, rows[:most], heading=heading)
+    if rows[most:]:
+        render.note(f"({counted(len(rows) - most, f'more {noun}')}: {remedy})")
 
 
 class StreamedTable:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
 import pyarrow as pa
 
 from sparklog.cli.output import render, tables
-from sparklog.cli.output.system_fields import OPEN_TRANSACTION
+from sparklog.cli.output.system_fields import GROUP_LAG, GROUP_LAG_SUM, OPEN_TRANSACTION
 from sparklog.errors import InvalidOptionError
 from sparklog.log.clock import wall_clock_ms
 from sparklog.log.files import parse_partition_folder
@@ -18,10 +19,36 @@ from sparklog.topic.internal.lag import lag
 from sparklog.topic.transactions.hanging import AbortRequest, OpenTransaction, abort_transactions, open_transactions
 
 
-def lag_rows(paths: Sequence[str], groups: Sequence[str]) -> list[dict[str, Any]]:
-    """Make the rows of the lag of groups; for parameters and errors see `sparklog.topic.internal.lag.lag`."""
+def show_group_lag(paths: Sequence[str], groups: Sequence[str], limit: int | None, *, as_json: bool) -> None:
+    """Print the lag of groups: first the sum of each, then each partition.
+
+    `sparklog.topic.internal.lag.lag` describes the other parameters and the errors.
+
+    Parameters
+    ----------
+    limit : int or None
+        The limit of each of the two tables; see `sparklog.cli.output.tables.limited_table`.
+    """
     rows: list[dict[str, Any]] = lag(paths, groups).to_pylist()
-    return rows
+    if as_json:
+        render.put_rows(rows)
+        return
+    tables.limited_table(GROUP_LAG_SUM, list(_groups(rows)), limit, noun="group")
+    render.say()
+    tables.limited_table(GROUP_LAG.columns, rows, limit, noun="partition", heading=lambda row: str(row["group"]))
+
+
+def _groups(rows: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Fold the partitions of each group into one row."""
+    for group, of_group in groupby(rows, key=lambda row: row["group"]):
+        lags = [row["lag"] for row in of_group]
+        known = [each for each in lags if each is not None]
+        yield {
+            "group": group,
+            "partitions": len(lags),
+            "lag": sum(known) if known else None,
+            "unknown": len(lags) - len(known),
+        }
 
 
 def rows_of(path: str | Sequence[str], name: str, *, history: bool = False) -> Iterator[dict[str, Any]]:

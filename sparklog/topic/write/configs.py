@@ -19,16 +19,18 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
 import javaproperties
 
-from sparklog.errors import InvalidOptionError, SeglogError
+from sparklog.errors import CorruptLogError, InvalidOptionError, SeglogError
 from sparklog.log import files
 from sparklog.log.config import LogConfig, property_names
 from sparklog.log.files import checked_topic, is_topic_name
 from sparklog.log.folders import listed
-from sparklog.log.places import LogDirectory
+from sparklog.log.kept_by_stamp import StampedFile, StampedLog
+from sparklog.log.places import LogDirectory, PartitionFolder
 from sparklog.log.properties import BROKER_ONLY, properties_in
 from sparklog.write.journal import only_writer
 from sparklog.write.small_files import write_atomically
@@ -42,8 +44,89 @@ _BEHIND_TOPIC: Final = "/"
 _CLUSTER_VIEW: Final = "cluster_configs"
 
 
+@dataclass(frozen=True)
+class _TopicsFile:
+    """The bytes of ``topics.properties``, and the properties in them by topic and by name."""
+
+    data: bytes = b""
+    topics: StoredConfigs = field(default_factory=dict)
+
+    def changed(self, changes: Mapping[str, Mapping[str, str | None]]) -> _TopicsFile:
+        """Return the file with values changed by topic and name; None removes one. All other lines stay.
+
+        New properties are put after the old bytes. The file is not parsed for lines as this module writes them.
+        """
+        topics, data = dict(self.topics), self.data
+        replaced, added = dict[str, str | None](), dict[str, str | None]()
+        for topic, of_topic in changes.items():
+            known = topics.pop(topic, {})
+            differing = {name: value for name, value in of_topic.items() if value != known.get(name)}
+            for name, value in differing.items():
+                (replaced if name in known else added)[topic + _BEHIND_TOPIC + name] = value
+            now = {name: value for name, value in {**known, **differing}.items() if value is not None}
+            if now:
+                topics[topic] = now
+        for key, value in replaced.items():
+            data = _with_line(data, key, value)
+        if added:
+            lines = (
+                javaproperties.join_key_value(key, value) + "\n" for key, value in added.items() if value is not None
+            )
+            data = _with_end(data) + "".join(lines).encode()
+        return _TopicsFile(data, topics)
+
+
+def _parse(data: bytes, path: str) -> _TopicsFile:
+    """Parse the file and check all its values: a cleaning must not use a default because a number is misspelt."""
+    found: dict[str, dict[str, str]] = {}
+    for key, value in properties_in(data, path).items():
+        topic, slash, name = key.partition(_BEHIND_TOPIC)
+        if not slash or not is_topic_name(topic):
+            raise InvalidOptionError(f"a key must be <topic>/<property>, and not {key!r} (file {path})")
+        found.setdefault(topic, {})[name] = value
+    # Many topics have the same properties, and a check takes longer than all else.
+    checked: set[frozenset[tuple[str, str]]] = set()
+    for topic, properties in found.items():
+        if (distinct := frozenset(properties.items())) not in checked:
+            try:
+                LogConfig.from_properties(_without_brokers_own(properties))
+            except InvalidOptionError as error:
+                raise InvalidOptionError(f"topic {topic}: {error.message} (file {path})") from error
+            checked.add(distinct)
+    return _TopicsFile(data, found)
+
+
+def _with_line(data: bytes, key: str, value: str | None) -> bytes:
+    """Return the bytes with the line of a key changed; None removes it."""
+    text = b"\n" + data
+    start = text.find(f"\n{key}=".encode())
+    end = text.find(b"\n", start + 1)
+    # The end of the line before is looked at, too: it may be continued.
+    if min(start, end) >= 0 and not any(each in text[max(start - 1, 0) : end] for each in (b"\\", b"\r")):
+        line = b"" if value is None else f"\n{javaproperties.join_key_value(key, value)}".encode()
+        return (text[:start] + line + text[end:])[1:]
+    # Somebody has written it by hand, in one of many ways.
+    parsed = javaproperties.PropertiesFile.loads(data)
+    if value is None:
+        del parsed[key]
+    else:
+        parsed[key] = value
+    return parsed.dumps().encode("latin-1")
+
+
+def _with_end(data: bytes) -> bytes:
+    """Return the bytes with the last line ended; an empty line ends one that is continued."""
+    last = data.removesuffix(b"\n").removesuffix(b"\r")
+    if (len(last) - len(last.rstrip(b"\\"))) % 2:
+        return last + b"\n\n"
+    return data if not data or len(last) < len(data) else data + b"\n"
+
+
+_topics_file: Final = StampedFile(_parse)
+
+
 def stored_configs(directory: LogDirectory, *, warns_of: Collection[str] = frozenset()) -> dict[str, dict[str, str]]:
-    """Return the stored properties of the topics of a log directory.
+    """Return the stored properties of all topics of a log directory.
 
     Parameters
     ----------
@@ -63,12 +146,21 @@ def stored_configs(directory: LogDirectory, *, warns_of: Collection[str] = froze
     StorageError
         The file cannot be read.
     """
-    found = _of_cluster(directory)
-    for topic, properties in read_properties(directory).items():
-        found.setdefault(topic, {}).update(properties)
+    of_cluster, of_file = _of_cluster(directory), read_properties(directory)
+    found = {topic: _merged(topic, of_cluster, of_file) for topic in {**of_cluster, **of_file}}
     _warn(found, warns_of)
     kept = {topic: _without_brokers_own(properties) for topic, properties in found.items()}
     return {topic: properties for topic, properties in kept.items() if properties}
+
+
+def stored_properties(directory: LogDirectory, topic: str) -> dict[str, str]:
+    """Return the stored properties of one topic; for errors see `stored_configs`."""
+    return _without_brokers_own(_merged(topic, _of_cluster(directory), read_properties(directory)))
+
+
+def folder_config(folder: PartitionFolder, given: LogConfig) -> LogConfig:
+    """Return the configuration of a log by its place; for errors see `topic_config` and `stored_configs`."""
+    return topic_config(folder.topic, given, {folder.topic: stored_properties(folder.directory, folder.topic)})
 
 
 def topic_config(topic: str, given: LogConfig, stored: StoredConfigs) -> LogConfig:
@@ -95,24 +187,9 @@ def topic_config(topic: str, given: LogConfig, stored: StoredConfigs) -> LogConf
         raise InvalidOptionError(f"the stored properties of topic {topic}: {error.message}") from error
 
 
-def read_properties(directory: LogDirectory) -> dict[str, dict[str, str]]:
-    """Return the contents of ``topics.properties`` by topic, empty without the file; for errors see `stored_configs`.
-
-    Values are checked as well: a cleaning must not use a default because a number is misspelt.
-    """
-    path, found = directory.file(files.TOPICS_PROPERTIES), dict[str, dict[str, str]]()
-    data = directory.storage.read_small(path)
-    for key, value in ({} if data is None else properties_in(data, path)).items():
-        topic, slash, name = key.partition(_BEHIND_TOPIC)
-        if not slash or not is_topic_name(topic):
-            raise InvalidOptionError(f"a key must be <topic>/<property>, and not {key!r} (file {path})")
-        found.setdefault(topic, {})[name] = value
-    for topic, properties in found.items():
-        try:
-            LogConfig.from_properties(_without_brokers_own(properties))
-        except InvalidOptionError as error:
-            raise InvalidOptionError(f"topic {topic}: {error.message} (file {path})") from error
-    return found
+def read_properties(directory: LogDirectory) -> StoredConfigs:
+    """Return what ``topics.properties`` has by topic, which nobody may change; for errors see `stored_configs`."""
+    return _read(directory).topics
 
 
 def update_configs(
@@ -145,30 +222,27 @@ def update_configs(
     """
     checked_topic(topic)
     with only_writer(directory, lock_timeout_seconds):
-        now = dict(read_properties(directory).get(topic, {}))
-        for name, value in changes.items():
-            now.pop(name, None)
-            if value is not None:
-                now[name] = value
+        known = _read(directory)
+        changed = known.changed({topic: changes})
+        now = dict(changed.topics.get(topic, {}))
         LogConfig.from_properties(now)
-        if changes:
-            write_atomically(directory, files.TOPICS_PROPERTIES, changed_properties(directory, {topic: changes}))
+        if changed.data != known.data:
+            write_atomically(directory, files.TOPICS_PROPERTIES, changed.data)
+            _topics_file.written(directory, files.TOPICS_PROPERTIES, changed.data, changed)
         return now
 
 
 def changed_properties(directory: LogDirectory, changes: Mapping[str, Mapping[str, str | None]]) -> bytes:
     """Return ``topics.properties`` with values changed by topic and name; None removes one, and comments stay."""
-    text = javaproperties.PropertiesFile.loads(
-        directory.storage.read_small(directory.file(files.TOPICS_PROPERTIES)) or b""
-    )
-    for topic, of_topic in changes.items():
-        for name, value in of_topic.items():
-            key = topic + _BEHIND_TOPIC + name
-            if value is not None:
-                text[key] = value
-            elif key in text:
-                del text[key]
-    return text.dumps().encode("latin-1")
+    return _read(directory).changed(changes).data
+
+
+def _read(directory: LogDirectory) -> _TopicsFile:
+    return _topics_file.read(directory, files.TOPICS_PROPERTIES) or _TopicsFile()
+
+
+def _merged(topic: str, of_cluster: StoredConfigs, of_file: StoredConfigs) -> dict[str, str]:
+    return {**of_cluster.get(topic, {}), **of_file.get(topic, {})}
 
 
 def _without_brokers_own(properties: Mapping[str, str]) -> dict[str, str]:
@@ -184,24 +258,37 @@ def _warn(stored: StoredConfigs, names: Collection[str]) -> None:
             _log.warning("%s is stored for %s, and means nothing here: no broker is asked", name, listed(topics))
 
 
-def _of_cluster(directory: LogDirectory) -> dict[str, dict[str, str]]:
-    """Return the properties of topics in the cluster's metadata, if they are there; warn of those that are ignored."""
-    found: dict[str, dict[str, str]] = {}
-    folder = directory.folder(files.METADATA_FOLDER)
-    if not directory.storage.is_folder(folder.location):
-        return found
+def _of_cluster(directory: LogDirectory) -> StoredConfigs:
+    """Return the properties of topics in the cluster's metadata, if they are there."""
+    try:
+        return _cluster_log.read(directory.folder(files.METADATA_FOLDER)) or {}
+    except SeglogError as error:
+        # Perhaps the next call can read it.
+        return _without_cluster(error)
+
+
+def _read_cluster_log(folder: PartitionFolder) -> StoredConfigs:
+    """Read the properties of topics in the log of the metadata; warn of those that are ignored."""
     # Few directories have the log, and writes to the others should not load its decoder.
     from sparklog.topic.internal.views import read_one
 
+    found: dict[str, dict[str, str]] = {}
     try:
         rows = [row for batch in read_one(folder, _CLUSTER_VIEW, history=False) for row in batch.to_pylist()]
-    except SeglogError as error:
-        _log.warning("what the cluster has stored for topics cannot be read, so defaults count: %s", error)
-        return found
+    except CorruptLogError as error:
+        return _without_cluster(error)
     for row in rows:
         if row["resource_type"] == "topic" and _is_readable(folder.location, row["resource_name"], row):
             found.setdefault(row["resource_name"], {})[row["name"]] = row["value"]
     return found
+
+
+_cluster_log: Final = StampedLog(_read_cluster_log)
+
+
+def _without_cluster(error: SeglogError) -> StoredConfigs:
+    _log.warning("what the cluster has stored for topics cannot be read, so defaults count: %s", error)
+    return {}
 
 
 def _is_readable(path: str, topic: str, row: Mapping[str, str]) -> bool:

@@ -23,7 +23,7 @@ from sparklog.log.config import LogConfig
 from sparklog.log.places import LogDirectory, PartitionFolder
 from sparklog.record.encode.intake import Records
 from sparklog.storage.process import ProcessState
-from sparklog.topic.write.configs import stored_configs, topic_config
+from sparklog.topic.write.configs import folder_config
 from sparklog.write.locking import hold, is_waited_for
 from sparklog.write.metrics import LogMetrics
 from sparklog.write.partition import LogWriter
@@ -231,7 +231,7 @@ class OpenLogs:
         self._logs = SharedLogs(self._topic_config, lock_timeout_seconds=lock_timeout_seconds, clock=clock)
 
     def _topic_config(self, folder: PartitionFolder) -> LogConfig:
-        return topic_config(folder.topic, self._config, stored_configs(self._directory))
+        return folder_config(folder, self._config)
 
     def __enter__(self) -> Self:
         return self

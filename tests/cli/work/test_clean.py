@@ -12,7 +12,7 @@ from sparklog.cli.output.fields import ROWS
 from sparklog.errors import LockedError
 from tests.cleaner.logs import ALL, values, write
 from tests.cli.output.test_fields import disagreements
-from tests.terminal import lines, run
+from tests.terminal import lines, on_a_terminal, run
 
 OLD = ("--retention-ms", "3600000", "--processes", "1")
 (OF,) = ROWS["clean"]
@@ -28,15 +28,76 @@ def directory(tmp_path: Path) -> Path:
 def test_table_says_what_would_go_and_then_what_went(directory: Path) -> None:
     would = run("clean", directory, *OLD, "--dry-run")
     assert would.exit_code == 0
-    assert would.stdout.splitlines()[0].split()[:6] == ["PARTITION", "START", "END", "SEGMENTS", "OFFSETS", "DROPPED"]
-    assert would.stdout.splitlines()[1].split()[:5] == ["events-0", "120", "120", "6", "120"]
-    assert would.stdout.endswith(" of 2 partitions would go\n")
+    said, titles, *topics = would.stdout.splitlines()
+    assert said.endswith(" of 2 partitions would go")
+    assert titles.split()[:5] == ["TOPIC", "PARTITIONS", "SEGMENTS", "OFFSETS", "DROPPED"]
+    assert [(row.split()[:4], row.split()[-1]) for row in topics] == [
+        (["events", "1", "6", "120"], "retention"),
+        (["orders", "1", "6", "120"], "retention"),
+    ]
     assert values(directory / "events-0") == ALL
     done = run("clean", directory, *OLD)
-    assert done.stdout.splitlines()[:-1] == would.stdout.splitlines()[:-1]
-    assert " of 2 partitions went in " in done.stdout
+    assert done.stdout.splitlines()[1:] == would.stdout.splitlines()[1:]
+    assert " of 2 partitions went in " in done.stdout.splitlines()[0]
     assert values(directory / "events-0") == []
     assert run("clean", directory, *OLD).stdout == "nothing to clean in 2 partitions\n"
+
+
+def test_each_partition_is_shown_on_demand(directory: Path) -> None:
+    _, titles, *partitions = run("clean", directory, *OLD, "--dry-run", "--verbose").stdout.splitlines()
+    assert titles.split()[:6] == ["PARTITION", "START", "END", "SEGMENTS", "OFFSETS", "DROPPED"]
+    assert [row.split()[:5] for row in partitions] == [
+        ["events-0", "120", "120", "6", "120"],
+        ["orders-0", "120", "120", "6", "120"],
+    ]
+
+
+def test_topic_has_one_line_with_the_sums_of_its_partitions_and_all_reasons(directory: Path) -> None:
+    (directory / "keys.csv").write_text("key\nk\n")
+    write(directory / "events-1")
+    options = ("--erase", directory / "keys.csv", "--dry-run", "--retention-bytes", "400", "--processes", "1")
+    rows = lines("clean", directory, *options)
+    assert [row["reasons"] for row in rows] == [["retention", "erasure"]] * 3
+    said, titles, events, orders = run("clean", directory, *options).stdout.splitlines()
+    assert "to erase" in said
+    assert titles.split()[-3:] == ["REASON", "REWRITTEN", "INTO"]
+    assert events.split()[:3] == ["events", "2", str(sum(row["dropped_segments"] for row in rows[:2]))]
+    assert orders.split()[:3] == ["orders", "1", str(rows[2]["dropped_segments"])]
+    assert "retention,erasure" in events
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        (["--recompress", "gzip"], "conversion"),
+        (["--cleanup-policy", "compact", "--config", "min.cleanable.dirty.ratio=0"], "compaction"),
+    ],
+)
+def test_reason_is_the_work_that_changed_the_log(directory: Path, options: list[str], reason: str) -> None:
+    found = lines("clean", directory, *options, "--dry-run", "--processes", "1")
+    assert [row["reasons"] for row in found] == [[reason]] * 2
+
+
+def test_lines_are_limited_and_the_rest_is_counted(tmp_path: Path) -> None:
+    for number in range(23):
+        write(tmp_path / f"t{number:02d}-0")
+    options = ("clean", tmp_path, *OLD, "--dry-run")
+    assert len(run(*options).stdout.splitlines()) == 2 + 23
+    shown = on_a_terminal(100, *map(str, options)).splitlines()
+    assert shown[0].endswith("of 23 partitions would go")
+    assert [row.split()[0] for row in shown[2:22]] == [f"t{number:02d}" for number in range(20)]
+    assert shown[22:] == ["(3 more topics: --limit shows them, --verbose shows each partition)"]
+    assert len(run(*options, "--limit", "2").stdout.splitlines()) == 2 + 2 + 1
+    each = run(*options, "--limit", "2", "--verbose").stdout.splitlines()
+    assert [row.split()[0] for row in each[2:4]] == ["t00-0", "t01-0"]
+    assert each[4:] == ["(21 more partitions: --limit shows them)"]
+    assert len(on_a_terminal(100, *map(str, options), "--verbose").splitlines()) == 2 + 23
+    only_sum = run(*options, "--limit", "0").stdout.splitlines()
+    assert only_sum == [shown[0], "(23 more topics: --limit shows them, --verbose shows each partition)"]
+    assert len(lines(*options)) == 23
+    for option in (["--limit", "2"], ["--verbose"]):
+        refused = run(*options, "--json", *option)
+        assert (refused.exit_code, "--json shows every partition" in refused.stderr) == (2, True)
 
 
 def test_json_has_the_fields_that_are_said(directory: Path) -> None:

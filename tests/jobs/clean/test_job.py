@@ -290,6 +290,7 @@ def test_task_of_a_dead_driver_swaps_nothing_once_another_job_has_begun(director
 class Rewriting:
     """Puts all sealed segments into one."""
 
+    name = "test"
     needs_active = False
 
     def run(self, log: OpenedLog, rewriter: Rewriter) -> PassDone:

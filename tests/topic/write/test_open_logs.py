@@ -15,6 +15,7 @@ from sparklog.topic.log_manager import LogManager
 from sparklog.topic.transactions.writer import transaction
 from sparklog.topic.write.open_logs import OpenLogs, SharedLogs
 from sparklog.write.partition import LogWriter
+from tests.growth import counted_work, settle
 from tests.places import directory_at, folder_at
 
 ROWS = {"value": [b"a"]}
@@ -41,6 +42,22 @@ def test_log_has_the_properties_of_its_topic(tmp_path: Path) -> None:
     # The marker begins a segment too.
     assert len(small.segments) == 4
     assert len(large.segments) == 1
+
+
+def test_opening_a_log_does_not_read_the_properties_of_all_topics(tmp_path: Path) -> None:
+    read_bytes = []
+    for count in (1, 1000):
+        path = tmp_path / str(count)
+        path.mkdir()
+        lines = "".join(f"t{number}/segment.bytes=300\n" for number in range(count))
+        (path / "topics.properties").write_text(lines)
+        settle(path)
+        with OpenLogs(directory_at(path), LogConfig()) as logs:
+            logs.append("t0", 0, ROWS)
+            with counted_work() as work:
+                logs.append("t0", 1, ROWS)
+        read_bytes.append(work.read_bytes)
+    assert read_bytes[0] == read_bytes[1]
 
 
 def test_log_is_open_until_its_last_writer_lets_go(tmp_path: Path) -> None:
