@@ -225,7 +225,7 @@ def _checked(line: bytes, checksum: int) -> int:
     text = line[:-_CHECKSUM_BYTES]
     found = crc32c(text, checksum)
     if line[len(text) :] != _CHECKSUM % found:
-        raise ValueError("its checksum is another")
+        raise ValueError("its checksum does not fit its bytes")
     return found
 
 

@@ -5,7 +5,7 @@ A group may commit here and in a cluster, one after the other. The later commit 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Self
 
@@ -49,10 +49,10 @@ class GroupOffsetsOf:
         CorruptCheckpointError
             The offsets of a directory cannot be read.
         """
-        found: dict[str, dict[TopicPartition, OffsetCommit]] = {}
+        found: dict[str, Mapping[TopicPartition, OffsetCommit]] = {}
         for directory in directories:
             for name, offsets in read_group_offsets(directory, group, with_decided=with_decided).items():
-                found[name] = latest(found.get(name, {}), offsets)
+                found[name] = latest(found[name], offsets) if name in found else offsets
         return cls(found)
 
     def over(self, rows: pa.Table, name: str) -> Iterator[pa.RecordBatch]:
