@@ -95,7 +95,10 @@ def commit_transaction(directory: Path) -> None:
 
 
 def commit_offsets(directory: Path) -> None:
-    commit_group_offsets(directory_at(directory), "group", {TopicPartition("events", 0): OffsetCommit(1, "", NOW_MS)})
+    for offset in range(3):
+        commit_group_offsets(
+            directory_at(directory), "group", {TopicPartition("events", 0): OffsetCommit(offset, "", NOW_MS)}
+        )
 
 
 def manage(directory: Path) -> None:

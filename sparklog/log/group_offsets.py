@@ -1,8 +1,10 @@
-"""Reads and writes ``seglog.offsets`` of a log directory, the offsets committed by sparklog's consumers.
+"""Reads and writes the offsets committed by sparklog's consumers: ``seglog.offsets`` and its journal.
 
-One JSON object, replaced as a whole:
+``seglog.offsets`` of a log directory is one JSON object on one line, replaced as a whole:
 
-    version        1
+    version        2; 1 in a file of earlier versions of sparklog, which refuse 2: it has no generation, no checksum,
+                   and no journal
+    generation     any text that no other such file has
     transactions   the number of the last transaction that has committed offsets here; 0 if the field is missing
     groups         by group: by topic: by partition, as text: [offset, metadata, commit timestamp in ms since the
                    epoch]; an offset of -1 means that from that time on nothing is committed
@@ -10,28 +12,52 @@ One JSON object, replaced as a whole:
                    a new one, without committed offsets
     before         the groups' offsets before the last transaction's commit, in the same form; until that is
                    carried out, neither its records nor its offsets are visible
+    crc32c         in 8 hexadecimal digits, of the bytes of the object before this field and its comma
 
-A transaction commits offsets by its journal, which has the first two fields: the offsets of the transaction, and its
-number. A transaction is in the file if the number in the file is not below its own, so a journal that is carried out
-late, or twice, changes nothing that was committed after it. That needs no clock. A number is never below the time of
-the transaction either: if the file is lost, numbers from before are never above later ones.
+``seglog.offsets.journal`` has the commits since then. A line is a commit, one JSON object:
+
+    generation     of the ``seglog.offsets`` that the commits follow
+    transactions   the number of the transaction that commits; 0 if a consumer does
+    groups, topics as above, of this commit
+    crc32c         of the bytes of all lines up to here, each without this field and its comma
+
+A commit writes a line, so its work does not grow with the offsets of others. Before the journal grows larger than both
+64 KiB and ``seglog.offsets``, that is replaced by one with all commits, and the journal is removed. A journal of
+another generation counts for nothing: its commits are in the file already, or somebody has put another file there.
+A backup needs both files.
+
+A crash may leave a part of the last line. If a last line does not end, or has zero bytes, it is no commit, and
+the next commit cuts it off. Every other wrong line is an error.
+
+A transaction commits offsets by its own journal, which has some of these fields: the offsets of the transaction, its
+number, and the ids of topics. A transaction is in the files if the number in them is not below its own, so a journal
+that is carried out late, or twice, changes nothing that was committed after it. That needs no clock. A number is never
+below the time of the transaction either: if the files are lost, numbers from before are never above later ones.
 
 The time of a commit is never below the previous commit's, since it decides between this commit and the ones in
-``__consumer_offsets``: a broker does not read this file, and a cluster's own groups commit there.
+``__consumer_offsets``: a broker does not read these files, and a cluster's own groups commit there.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Hashable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Hashable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple, TypeVar
+
+from crc32c import crc32c
 
 from sparklog.errors import CorruptCheckpointError
 from sparklog.log.files import PARTITION_MAX, TopicPartition, is_topic_name
 
 NO_OFFSET: Final = -1
-_VERSION: Final = 1
+_VERSION: Final = 2
+_VERSION_WITHOUT_JOURNAL: Final = 1
+_CHECKSUM: Final = b',"crc32c":"%08x"}\n'
+_CHECKSUM_BYTES: Final = len(_CHECKSUM % 0)
+_JOURNAL_BYTES_MIN: Final = 1 << 16
+"""The size up to which a journal may grow in any case."""
+_UNREADABLE: Final = (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError)
 _INT64_END: Final = 1 << 63
 Key = TypeVar("Key", bound=Hashable)
 
@@ -57,60 +83,77 @@ def latest(*sources: Mapping[Key, OffsetCommit]) -> dict[Key, OffsetCommit]:
     return found
 
 
+class _Changing(dict[str, dict[TopicPartition, OffsetCommit]]):
+    """The offsets of groups while they are changed: a group's are copied once, before their first change."""
+
+    def __init__(self, groups: GroupOffsets) -> None:
+        super().__init__(groups)  # type: ignore[arg-type]
+        self._copied = set[str]()
+
+    def of(self, group: str) -> dict[TopicPartition, OffsetCommit]:
+        if group not in self._copied:
+            self._copied.add(group)
+            self[group] = dict(self.get(group, {}))
+        return self[group]
+
+
 @dataclass(frozen=True)
 class CommittedOffsets:
-    """The committed offsets of groups, in all or in one transaction; see the module for the fields."""
+    """The committed offsets of groups, in all or in one commit; see the module for the fields."""
 
     groups: GroupOffsets = field(default_factory=dict)
     transactions: int = 0
     before: GroupOffsets = field(default_factory=dict)
     topics: Mapping[str, str] = field(default_factory=dict)
 
-    def updated(self, groups: GroupOffsets, topics: Mapping[str, str] | None = None) -> CommittedOffsets:
-        """Return the offsets updated by newer ones; offsets of other partitions stay.
+    def updated(self, commits: Iterable[CommittedOffsets]) -> CommittedOffsets:
+        """Return the offsets updated by later commits, in order; offsets of other partitions stay.
 
-        Parameters
-        ----------
-        topics : mapping of str to str, optional
-            The current ids of topics.
+        A commit with a number is a transaction's, and changes nothing if it is among the offsets already.
         """
-        before = self.of(topics or {})
-        newer, overtaken = dict(before.groups), dict(before.before)
-        for group, offsets in groups.items():
-            known = newer.get(group, {})
-            newer[group] = {**known, **{at: _behind(known.get(at), commit) for at, commit in offsets.items()}}
-            overtaken[group] = {at: each for at, each in overtaken.get(group, {}).items() if at not in offsets}
-        return CommittedOffsets(newer, self.transactions, overtaken, {**self.topics, **(topics or {})})
+        groups, before, topics = _Changing(self.groups), _Changing(self.before), dict(self.topics)
+        transactions = self.transactions
+        for commit in commits:
+            if 0 < commit.transactions <= transactions:
+                continue
+            overtaken = {group: _known(groups.get(group, {}), at) for group, at in commit.groups.items()}
+            others = _other_topics(topics, commit.topics)
+            if others:
+                groups, before = _Changing(_without(groups, others)), _Changing(_without(before, others))
+            for group, offsets in commit.groups.items():
+                newer = groups.of(group)
+                newer.update({at: _behind(newer.get(at), each) for at, each in offsets.items()})
+                for at in offsets if group in before else ():
+                    before.of(group).pop(at, None)
+            topics.update(commit.topics)
+            if commit.transactions:
+                transactions, before = commit.transactions, _Changing(overtaken)
+        return CommittedOffsets(groups, transactions, before, topics)
+
+    def of_group(self, group: str) -> CommittedOffsets:
+        """Return the offsets of one group."""
+        groups, before = ({group: each[group]} if group in each else {} for each in (self.groups, self.before))
+        return replace(self, groups=groups, before=before)
 
     def of(self, topics: Mapping[str, str]) -> CommittedOffsets:
         """Return the offsets of topics that still have the ids they were committed for; ``topics`` has today's ids."""
-        others = {topic for topic, topic_id in topics.items() if self.topics.get(topic, topic_id) != topic_id}
+        others = _other_topics(self.topics, topics)
         if not others:
             return self
-        groups, before = (
-            {group: {at: each for at, each in of.items() if at.topic not in others} for group, of in offsets.items()}
-            for offsets in (self.groups, self.before)
-        )
-        return CommittedOffsets(groups, self.transactions, before, self.topics)
+        return replace(self, groups=_without(self.groups, others), before=_without(self.before, others))
 
     def after(self, transaction: CommittedOffsets | None) -> CommittedOffsets:
         """Return the offsets updated by a decided transaction, unless they include it."""
         if transaction is None or transaction.transactions <= self.transactions:
             return self
-        nothing = OffsetCommit(NO_OFFSET, "", 0)
-        before = {
-            group: {at: self.groups.get(group, {}).get(at, nothing) for at in offsets}
-            for group, offsets in transaction.groups.items()
-        }
-        after = self.updated(transaction.groups, transaction.topics)
-        return CommittedOffsets(after.groups, transaction.transactions, before, after.topics)
+        return self.updated([transaction])
 
     def without(self, transaction: CommittedOffsets | None) -> CommittedOffsets:
         """Return the offsets as visible while a transaction is decided and not carried out."""
         if transaction is None or transaction.transactions != self.transactions:
             return self
-        groups = {group: {**offsets, **self.before.get(group, {})} for group, offsets in self.groups.items()}
-        return CommittedOffsets(groups, self.transactions, topics=self.topics)
+        earlier = {group: {**self.groups.get(group, {}), **before} for group, before in self.before.items()}
+        return CommittedOffsets({**self.groups, **earlier}, self.transactions, topics=self.topics)
 
     def to_fields(self) -> dict[str, Any]:
         """Return the fields for JSON."""
@@ -118,9 +161,72 @@ class CommittedOffsets:
         kept = {name: value for name, value in fields.items() if value}
         return {"transactions": self.transactions, "groups": _nested(self.groups), **kept}
 
-    def to_json(self) -> bytes:
-        """Return the content of the file."""
-        return json.dumps({"version": _VERSION, **self.to_fields()}, indent=1).encode()
+    def to_json(self, generation: str) -> bytes:
+        """Return the content of ``seglog.offsets``."""
+        return _encoded({"version": _VERSION, "generation": generation, **self.to_fields()}, 0)
+
+
+@dataclass(frozen=True)
+class StoredOffsets:
+    """The offsets in ``seglog.offsets`` and in the part of its journal that was read.
+
+    Attributes
+    ----------
+    generation : str
+        Of ``seglog.offsets``; empty if no journal can follow it.
+    size_bytes : int
+        The size of ``seglog.offsets``.
+    end_position : int
+        The end of the last commit that was read in the journal.
+    checksum : int
+        The checksum there.
+    """
+
+    offsets: CommittedOffsets = field(default_factory=CommittedOffsets)
+    generation: str = ""
+    size_bytes: int = 0
+    end_position: int = 0
+    checksum: int = 0
+
+    @property
+    def ending(self) -> bytes:
+        """The last bytes that were read in the journal, which no journal with other lines has there."""
+        return _CHECKSUM % self.checksum if self.end_position else b""
+
+    def line(self, commit: CommittedOffsets) -> bytes | None:
+        """Return the next line of the journal; None if ``seglog.offsets`` is to be replaced instead."""
+        line = _encoded({"generation": self.generation, **commit.to_fields()}, self.checksum)
+        fits = self.end_position + len(line) <= max(self.size_bytes, _JOURNAL_BYTES_MIN)
+        return line if self.generation and fits else None
+
+
+def _other_topics(known: Mapping[str, str], topics: Mapping[str, str]) -> set[str]:
+    return {topic for topic, topic_id in topics.items() if known.get(topic, topic_id) != topic_id}
+
+
+def _without(groups: GroupOffsets, topics: Collection[str]) -> GroupOffsets:
+    return {group: {at: each for at, each in of.items() if at.topic not in topics} for group, of in groups.items()}
+
+
+def _known(
+    offsets: Mapping[TopicPartition, OffsetCommit], wanted: Iterable[TopicPartition]
+) -> dict[TopicPartition, OffsetCommit]:
+    nothing = OffsetCommit(NO_OFFSET, "", 0)
+    return {at: offsets.get(at, nothing) for at in wanted}
+
+
+def _encoded(fields: Mapping[str, Any], checksum: int) -> bytes:
+    text = json.dumps(fields, separators=(",", ":")).encode()[:-1]
+    return text + _CHECKSUM % crc32c(text, checksum)
+
+
+def _checked(line: bytes, checksum: int) -> int:
+    """Return the checksum of a line, if it is the one that it has."""
+    text = line[:-_CHECKSUM_BYTES]
+    found = crc32c(text, checksum)
+    if line[len(text) :] != _CHECKSUM % found:
+        raise ValueError("its checksum does not fit its bytes")
+    return found
 
 
 def _behind(known: OffsetCommit | None, commit: OffsetCommit) -> OffsetCommit:
@@ -187,18 +293,64 @@ def _text(found: Any, what: str) -> str:
     return found
 
 
-def parse_group_offsets(data: bytes, path: str) -> CommittedOffsets:
-    """Read the content of the file.
+def parse_group_offsets(data: bytes, path: str) -> StoredOffsets:
+    """Read the content of ``seglog.offsets``.
 
     Raises
     ------
     CorruptCheckpointError
-        It is not JSON, or has another version.
+        It is not JSON, has another version, or its checksum is wrong.
     """
     try:
         found = json.loads(data)
-        if found["version"] == _VERSION:
-            return offsets_of_fields(found)
-    except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
+        version = found["version"]
+        if version == _VERSION_WITHOUT_JOURNAL:
+            return StoredOffsets(offsets_of_fields(found))
+        if version == _VERSION:
+            _checked(data, 0)
+            return StoredOffsets(offsets_of_fields(found), _text(found["generation"], "a generation"), len(data))
+    except _UNREADABLE as error:
         raise CorruptCheckpointError(f"not a file of committed offsets: {error!r}", path=path) from error
-    raise CorruptCheckpointError(f"unknown version {found['version']!r} of a file of committed offsets", path=path)
+    raise CorruptCheckpointError(f"unknown version {version!r} of a file of committed offsets", path=path)
+
+
+def add_lines(found: StoredOffsets, data: bytes, path: str) -> StoredOffsets:
+    """Return the offsets after more of the journal, without a line that a crash has left in part.
+
+    Parameters
+    ----------
+    data : bytes
+        The bytes of the journal from ``found.end_position`` on.
+
+    Raises
+    ------
+    CorruptCheckpointError
+        A line is damaged.
+    """
+    *lines, rest = data.split(b"\n")
+    if lines and not rest and b"\0" in lines[-1]:
+        lines.pop()
+    commits, position, checksum = [], found.end_position, found.checksum
+    for line in lines:
+        try:
+            checksum = _checked(line + b"\n", checksum)
+            fields = json.loads(line)
+            if fields["generation"] != found.generation:
+                if position:
+                    raise ValueError(f"its generation is {fields['generation']!r}")
+                return found
+            commits.append(offsets_of_fields(fields))
+        except _UNREADABLE as error:
+            raise CorruptCheckpointError(
+                f"not a line of committed offsets: {error!r}", path=path, position=position, hint=_WAY_OUT
+            ) from error
+        position += len(line) + 1
+    if not commits:
+        return found
+    return replace(found, offsets=found.offsets.updated(commits), end_position=position, checksum=checksum)
+
+
+_WAY_OUT: Final = (
+    "Nothing is changed while it cannot be read. Restore this file and the one without .journal together; or remove "
+    "this file: the groups' last commits are then undone, and they consume some records again"
+)

@@ -18,8 +18,9 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 
+from sparklog.errors import CorruptLogError, PathNotFoundError
 from sparklog.log.clock import wall_clock_ns
 from sparklog.log.files import LOG, parse_partition_folder
 from sparklog.log.places import LogDirectory, PartitionFolder
@@ -123,6 +124,84 @@ class StampedFile(Generic[V]):
     def _put(self, directory: LogDirectory, name: str, stamp: Stamp | None, now_ns: int, data: bytes, value: V) -> None:
         proven = stamp if stamp is not None and is_settled(stamp, now_ns) else None
         self._kept.put((directory, name), _Known(proven, time.monotonic(), data, value))
+
+
+class LinesRead(Protocol):
+    """A value that the lines of a growing file have led to.
+
+    Attributes
+    ----------
+    end_position : int
+        The end of the lines.
+    ending : bytes
+        Their last bytes, which a file with other lines does not have there; empty if there are no lines.
+    """
+
+    @property
+    def end_position(self) -> int: ...
+
+    @property
+    def ending(self) -> bytes: ...
+
+
+_L = TypeVar("_L", bound=LinesRead)
+
+
+class StampedLines(Generic[_L]):
+    """The values that growing files in log directories lead to: only lines that are new are read.
+
+    Parameters
+    ----------
+    add : callable
+        Takes a value, the bytes from its end on, and the path; returns the value with the lines there, the same value
+        if there are none. Nobody may change a value.
+    """
+
+    def __init__(self, add: Callable[[_L, bytes, str], _L]) -> None:
+        self._add = add
+        self._kept = _Kept[_L]()
+
+    def read(self, directory: LogDirectory, name: str, first: _L) -> _L:
+        """Return the value that a file leads to as it is now.
+
+        Parameters
+        ----------
+        first
+            The value before the first line, and if there is no such file. Only values that begin with the same object
+            are continued.
+
+        Raises
+        ------
+        SeglogError
+            The file cannot be read, or a line is damaged; the next call tries again.
+        """
+        path = directory.file(name)
+        while True:
+            now_ns, stamp = wall_clock_ns(), directory.storage.stamp(path)
+            known = self._kept.get((directory, name))
+            value = known.value if known is not None and known.source is first else first
+            if known is not None and value is known.value and known.stamp is not None and known.stamp == stamp:
+                return value
+            try:
+                value = self._continued(directory, path, value, first)
+            except PathNotFoundError:
+                return first
+            except CorruptLogError:
+                # A writer may have cut the file and written on while it was read.
+                if directory.storage.stamp(path) == stamp:
+                    raise
+                continue
+            proven = stamp if stamp is not None and is_settled(stamp, now_ns) else None
+            self._kept.put((directory, name), _Known(proven, time.monotonic(), first, value))
+            return value
+
+    def _continued(self, directory: LogDirectory, path: str, value: _L, first: _L) -> _L:
+        with directory.storage.open(path) as file:
+            size_bytes, start = file.size_bytes(), value.end_position - len(value.ending)
+            data = bytes(file.read(start, max(size_bytes - start, 0)))
+            if not data.startswith(value.ending):
+                value, data = first, bytes(file.read(0, size_bytes))
+        return self._add(value, data[len(value.ending) :], path)
 
 
 class FolderNames:

@@ -374,7 +374,7 @@ class LogManager:
         """Remove groups' offsets of missing partitions of a topic; any directory may have some."""
         there = self._folders().get(topic, {})
         for directory in self.directories:
-            if directory.storage.read_small(directory.file(files.GROUP_OFFSETS)) is not None:
+            if directory.storage.stamp(directory.file(files.GROUP_OFFSETS)) is not None:
                 with only_writer(directory, self._lock_timeout_seconds):
                     forget_offsets(
                         directory,

@@ -2,7 +2,8 @@
 
 Consumers commit under the file's own lock, ``seglog.offsets.lock``, which writers of records do not hold. A transaction
 commits offsets by its journal: to carry that out, a process holds the lock of the directory, and takes the lock of the
-file after it. Nobody who holds the lock of the file takes the other.
+file after it. Nobody who holds the lock of the file takes the other. Readers hold none: they read the file, its
+journal, and then the file again, until it was the same.
 
 Offsets of a transaction are committed once its journal is written, and visible once that is carried out, as its records
 are. A consumer that commits meanwhile first puts them into the file: its own offsets are newer.
@@ -10,9 +11,12 @@ are. A consumer that commits meanwhile first puts them into the file: its own of
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Container, Mapping
+from contextlib import suppress
+from typing import Final
 
-from sparklog.errors import InvalidOptionError
+from sparklog.errors import InvalidOptionError, StorageError
 from sparklog.log import files
 from sparklog.log.files import TopicPartition
 from sparklog.log.group_offsets import (
@@ -20,18 +24,27 @@ from sparklog.log.group_offsets import (
     CommittedOffsets,
     GroupOffsets,
     OffsetCommit,
+    StoredOffsets,
+    add_lines,
     offsets_of_fields,
     parse_group_offsets,
 )
 from sparklog.log.journal import pending
+from sparklog.log.kept_by_stamp import StampedFile, StampedLines
 from sparklog.log.layout import topic_id_of
 from sparklog.log.places import LogDirectory
 from sparklog.storage.base import HeldLock
 from sparklog.write.small_files import write_atomically
 
+_NOTHING: Final = StoredOffsets()
+_files: Final = StampedFile(parse_group_offsets)
+_journals: Final = StampedLines(add_lines)
 
-def read_group_offsets(directory: LogDirectory, *, with_decided: bool = False) -> GroupOffsets:
-    """Return the offsets of each group; empty if nothing was committed.
+
+def read_group_offsets(
+    directory: LogDirectory, group: str | None = None, *, with_decided: bool = False
+) -> GroupOffsets:
+    """Return the offsets of one group or of each; empty if nothing was committed.
 
     Parameters
     ----------
@@ -42,17 +55,16 @@ def read_group_offsets(directory: LogDirectory, *, with_decided: bool = False) -
     Raises
     ------
     CorruptCheckpointError
-        The file or the journal cannot be read.
+        The file or a journal cannot be read.
     """
-    path = directory.file(files.GROUP_OFFSETS)
-    data = directory.storage.read_small(path)
+    stored = _stored(directory)
     while True:
-        decided, before = _decided(directory), data
-        data = directory.storage.read_small(path)
-        # The journal and the file belong together only if the file was the same before and after reading the journal.
-        if data == before:
-            found = _parsed(data, path)
-            found = found.after(decided) if with_decided else found.without(decided)
+        decided, before = _decided(directory), stored
+        stored = _stored(directory)
+        # The journal and the offsets belong together only if these were the same before and after reading the journal.
+        if stored == before:
+            found = stored.offsets.after(decided) if with_decided else stored.offsets.without(decided)
+            found = found if group is None else found.of_group(group)
             return found.of(_topic_ids(directory, found.groups, found.topics)).groups
 
 
@@ -76,12 +88,13 @@ def commit_group_offsets(
     """
     checked_offsets({group: offsets})
     with _lock(directory, lock_timeout_seconds):
-        found = _read(directory)
-        whole = found.after(_decided(directory))
-        if whole is not found:
+        stored, decided = _stored(directory), _decided(directory)
+        if decided is not None and decided.transactions > stored.offsets.transactions:
             # Offsets of a transaction must not survive a power cut that its journal does not.
             directory.writable.sync_folder(directory.path)
-        _write(directory, whole.updated({group: offsets}, _topic_ids(directory, {group: offsets})))
+            _add(directory, stored, decided)
+            stored = _stored(directory)
+        _add(directory, stored, CommittedOffsets({group: offsets}, topics=_topic_ids(directory, {group: offsets})))
 
 
 def forget_offsets(
@@ -92,11 +105,13 @@ def forget_offsets(
     The caller holds the lock of the directory, and there is no journal.
     """
     with _lock(directory, lock_timeout_seconds):
-        found = _read(directory)
+        stored = _stored(directory)
         nothing = OffsetCommit(NO_OFFSET, "", now_ms)
-        gone = {group: {at: nothing for at in offsets if is_gone(at)} for group, offsets in found.groups.items()}
+        gone = {
+            group: {at: nothing for at in offsets if is_gone(at)} for group, offsets in stored.offsets.groups.items()
+        }
         if any(gone.values()):
-            _write(directory, found.updated(gone))
+            _add(directory, stored, CommittedOffsets(gone))
 
 
 def next_transaction(directory: LogDirectory, groups: GroupOffsets) -> CommittedOffsets | None:
@@ -107,17 +122,16 @@ def next_transaction(directory: LogDirectory, groups: GroupOffsets) -> Committed
     if not groups:
         return None
     times = [commit.timestamp for offsets in groups.values() for commit in offsets.values()]
-    number = max([_read(directory).transactions + 1, *times])
+    number = max([_stored(directory).offsets.transactions + 1, *times])
     return CommittedOffsets(checked_offsets(groups), number, topics=_topic_ids(directory, groups))
 
 
 def add_transaction(directory: LogDirectory, decided: CommittedOffsets, *, lock_timeout_seconds: float = 60.0) -> None:
     """Put the offsets of a journal into the file, unless it has them. The caller holds the lock of the directory."""
     with _lock(directory, lock_timeout_seconds):
-        found = _read(directory)
-        whole = found.after(decided)
-        if whole is not found:
-            _write(directory, whole)
+        stored = _stored(directory)
+        if decided.transactions > stored.offsets.transactions:
+            _add(directory, stored, decided)
 
 
 def checked_offsets(groups: GroupOffsets) -> GroupOffsets:
@@ -158,14 +172,55 @@ def _decided(directory: LogDirectory) -> CommittedOffsets | None:
     return None if journal is None else journal.offsets
 
 
-def _read(directory: LogDirectory) -> CommittedOffsets:
-    path = directory.file(files.GROUP_OFFSETS)
-    return _parsed(directory.storage.read_small(path), path)
+def _stored(directory: LogDirectory) -> StoredOffsets:
+    """Return the offsets in the file and its journal."""
+    file = _files.read(directory, files.GROUP_OFFSETS) or _NOTHING
+    while True:
+        before = file
+        found = _journals.read(directory, files.GROUP_OFFSETS_JOURNAL, file) if file.generation else file
+        file = _files.read(directory, files.GROUP_OFFSETS) or _NOTHING
+        if file == before:
+            return found
 
 
-def _parsed(data: bytes | None, path: str) -> CommittedOffsets:
-    return CommittedOffsets() if data is None else parse_group_offsets(data, path)
+def _add(directory: LogDirectory, stored: StoredOffsets, commit: CommittedOffsets) -> None:
+    """Write a commit. The caller holds the lock of the file."""
+    line = stored.line(commit)
+    if line is None:
+        _replace_file(directory, stored.offsets.updated([commit]))
+    else:
+        _append_line(directory, stored.end_position, line)
 
 
-def _write(directory: LogDirectory, offsets: CommittedOffsets) -> None:
-    write_atomically(directory, files.GROUP_OFFSETS, offsets.to_json())
+def _replace_file(directory: LogDirectory, offsets: CommittedOffsets) -> None:
+    generation = secrets.token_hex(8)
+    data = offsets.to_json(generation)
+    write_atomically(directory, files.GROUP_OFFSETS, data)
+    _files.written(directory, files.GROUP_OFFSETS, data, StoredOffsets(offsets, generation, len(data)))
+    # The journal follows the file of before: if it stays, it counts for nothing, and the next commit replaces it.
+    with suppress(StorageError):
+        directory.writable.remove(directory.file(files.GROUP_OFFSETS_JOURNAL))
+
+
+def _append_line(directory: LogDirectory, end_position: int, line: bytes) -> None:
+    """Write a line of the journal behind the last commit there."""
+    storage, path = directory.writable, directory.file(files.GROUP_OFFSETS_JOURNAL)
+    # A journal that counts for nothing becomes another file: its bytes must never mix with new ones.
+    like = directory.file(files.GROUP_OFFSETS)
+    with storage.open_for_append(path) if end_position else storage.create(path, like) as journal:
+        if journal.size_bytes() != end_position:
+            journal.truncate(end_position)
+        # All before the line must be on the disk, so that a power cut damages no line but the last. A process may have
+        # died before it had synced its own.
+        if end_position:
+            journal.sync()
+        else:
+            storage.sync_folder(directory.path)
+        try:
+            journal.append(line)
+            journal.sync()
+        except StorageError:
+            # The error means to the caller that nothing was committed.
+            with suppress(StorageError):
+                journal.truncate(end_position)
+            raise

@@ -129,10 +129,10 @@ def test_committed_offsets_of_many_partitions_are_read_once(tmp_path: Path, monk
         consumer.commit(dict.fromkeys(partitions[5:], 1))
     reads = 0
 
-    def counted(directory: LogDirectory, *, with_decided: bool = False) -> GroupOffsets:
+    def counted(directory: LogDirectory, group: str | None, *, with_decided: bool = False) -> GroupOffsets:
         nonlocal reads
         reads += 1
-        return read_group_offsets(directory, with_decided=with_decided)
+        return read_group_offsets(directory, group, with_decided=with_decided)
 
     monkeypatch.setattr("sparklog.topic.internal.group_tables.read_group_offsets", counted)
     with from_start(tmp_path, "events", group_id="g", enable_auto_commit=False) as consumer:

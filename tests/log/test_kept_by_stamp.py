@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass, replace
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -11,7 +12,7 @@ import pytest
 from sparklog.errors import CorruptCheckpointError
 from sparklog.log.checkpoints import parse_offset_checkpoint
 from sparklog.log.files import TopicPartition
-from sparklog.log.kept_by_stamp import StampedFile, StampedLog, names_in
+from sparklog.log.kept_by_stamp import StampedFile, StampedLines, StampedLog, names_in
 from sparklog.log.places import LogDirectory, PartitionFolder
 from sparklog.storage.local_writing import LocalWritableStorage
 from tests.growth import counted_work, settle
@@ -170,3 +171,83 @@ def test_log_that_changed_a_moment_ago_is_read_again_and_an_error_is_not_kept(
     assert [kept.read(folder) for _ in range(2)] == [1, 2]
     put(tmp_path / "events-0", f"{0:020d}.log", b"b")
     assert [kept.read(folder) for _ in range(2)] == [3, 3]
+
+
+@dataclass(frozen=True)
+class Lines:
+    """The lines of a file, for `StampedLines`."""
+
+    lines: tuple[bytes, ...] = ()
+    end_position: int = 0
+    follow: str = ""
+
+    @property
+    def ending(self) -> bytes:
+        return self.lines[-1] if self.lines else b""
+
+
+def added(value: Lines, data: bytes, path: str) -> Lines:
+    if b"bad" in data:
+        raise CorruptCheckpointError("bad", path=path)
+    whole = data[: data.rfind(b"\n") + 1]
+    if not whole:
+        return value
+    lines = (*value.lines, *whole.splitlines(keepends=True))
+    return replace(value, lines=lines, end_position=value.end_position + len(whole))
+
+
+@pytest.mark.parametrize("rests", [False, True])
+def test_only_new_lines_of_a_file_are_read(tmp_path: Path, directory: LogDirectory, rests: bool) -> None:
+    kept, first = StampedLines(added), Lines()
+    assert kept.read(directory, NAME, first) is first
+    (tmp_path / NAME).write_bytes(b"".join(b"line %d\n" % number for number in range(1000)))
+    settle(tmp_path)
+    before = kept.read(directory, NAME, first)
+    with (tmp_path / NAME).open("ab") as file:
+        file.write(b"one\ntwo\nthr")
+    if rests:
+        settle(tmp_path)
+    with counted_work() as work:
+        found = kept.read(directory, NAME, first)
+        assert kept.read(directory, NAME, first) is found
+    assert found.lines == (*before.lines, b"one\n", b"two\n")
+    assert work.read_bytes == len(b"line 999\none\ntwo\nthr") + (0 if rests else len(b"two\nthr"))
+
+
+@pytest.mark.parametrize("other", [b"other\n", b"other\nothers\n", b"a\nb\nd\n", b"", b"a\nb\nd\ne\n"])
+def test_file_with_other_lines_is_not_continued(tmp_path: Path, directory: LogDirectory, other: bytes) -> None:
+    kept, first = StampedLines(added), Lines()
+    (tmp_path / NAME).write_bytes(b"a\nb\nc\n")
+    found = (tmp_path / NAME).stat()
+    assert kept.read(directory, NAME, first).lines == (b"a\n", b"b\n", b"c\n")
+    (tmp_path / NAME).write_bytes(other)
+    os.utime(tmp_path / NAME, ns=(found.st_atime_ns, found.st_mtime_ns))
+    assert kept.read(directory, NAME, first).lines == tuple(other.splitlines(keepends=True))
+    (tmp_path / NAME).unlink()
+    assert kept.read(directory, NAME, first) is first
+
+
+def test_lines_are_continued_only_behind_the_same_first_value(tmp_path: Path, directory: LogDirectory) -> None:
+    kept = StampedLines(added)
+    (tmp_path / NAME).write_bytes(b"a\n")
+    settle(tmp_path)
+    for follow in ("a file", "another", "a file"):
+        assert kept.read(directory, NAME, Lines(follow=follow)) == Lines((b"a\n",), 2, follow)
+
+
+def test_damaged_line_is_an_error_each_time_unless_the_file_changes_while_it_is_read(
+    tmp_path: Path, directory: LogDirectory
+) -> None:
+    (tmp_path / NAME).write_bytes(b"bad\n")
+    settle(tmp_path)
+    kept = StampedLines(added)
+    for _ in range(2):
+        with pytest.raises(CorruptCheckpointError):
+            kept.read(directory, NAME, Lines())
+
+    def cut_meanwhile(value: Lines, data: bytes, path: str) -> Lines:
+        if b"bad" in data:
+            (tmp_path / NAME).write_bytes(b"good\n")
+        return added(value, data, path)
+
+    assert StampedLines(cut_meanwhile).read(directory, NAME, Lines()).lines == (b"good\n",)

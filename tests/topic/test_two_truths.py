@@ -17,7 +17,7 @@ import pytest
 import sparklog
 from sparklog import views
 from sparklog.errors import InvalidOptionError
-from sparklog.log.files import GROUP_OFFSETS, JOURNAL, TopicPartition
+from sparklog.log.files import GROUP_OFFSETS, GROUP_OFFSETS_JOURNAL, JOURNAL, TopicPartition
 from sparklog.log.group_offsets import OffsetCommit
 from sparklog.log.journal import Journal
 from sparklog.topic.internal.groups import committed_by_groups
@@ -33,6 +33,7 @@ GROUPS = ("g", "h")
 TOPICS = ("events", "orders")
 OURS, THEIRS = "seglog.offsets", "__consumer_offsets"
 STEPS = 30
+_FILES = (GROUP_OFFSETS, GROUP_OFFSETS_JOURNAL)
 
 Key = tuple[str, TopicPartition]
 
@@ -155,7 +156,10 @@ class Truths:
         self.carry_out()
         target = self.path.parent / f"copy-{len(self.copies)}"
         if (self.path / GROUP_OFFSETS).exists():
-            shutil.copy(self.path / GROUP_OFFSETS, target)
+            target.mkdir()
+            for name in _FILES:
+                if (self.path / name).exists():
+                    shutil.copy(self.path / name, target)
             self.copies.append((target, dict(self.ours)))
         target = self.path.parent / f"log-{len(self.log_copies)}"
         shutil.copytree(self.path / f"{THEIRS}-0", target)
@@ -165,7 +169,8 @@ class Truths:
         if self.copies:
             source, self.ours = self.rng.choice(self.copies)
             self.ours = dict(self.ours)
-            shutil.copy(source, self.path / GROUP_OFFSETS)
+            (self.path / GROUP_OFFSETS_JOURNAL).unlink(missing_ok=True)
+            shutil.copytree(source, self.path, dirs_exist_ok=True)
 
     def lose_ours(self) -> None:
         (self.path / GROUP_OFFSETS).unlink(missing_ok=True)

@@ -16,6 +16,7 @@ from sparklog.log.group_offsets import (
     CommittedOffsets,
     GroupOffsets,
     OffsetCommit,
+    StoredOffsets,
     parse_group_offsets,
 )
 from sparklog.log.journal import Journal, parse_journal, pending
@@ -237,25 +238,27 @@ def test_reader_whom_a_transaction_overtakes_does_not_mix_old_and_new(
 def test_file_is_read_as_it_was_written() -> None:
     groups = {"g": {EVENTS: OffsetCommit(1, "ü", 2), OTHER: at(3)}}
     for offsets in (CommittedOffsets(), CommittedOffsets(groups, 7), CommittedOffsets(groups, 7, groups)):
-        assert parse_group_offsets(offsets.to_json(), GROUP_OFFSETS) == offsets
+        found = parse_group_offsets(data := offsets.to_json("made"), GROUP_OFFSETS)
+        assert found == StoredOffsets(offsets, "made", len(data))
         journal = Journal("1", {}, (), offsets=offsets)
         assert parse_journal(journal.to_json(), JOURNAL) == journal
 
 
 def test_file_of_before_transactions_is_read() -> None:
     data = b'{"version": 1, "groups": {"g": {"events": {"0": [4, "m", 8]}}}}'
-    assert parse_group_offsets(data, GROUP_OFFSETS) == CommittedOffsets({"g": {EVENTS: OffsetCommit(4, "m", 8)}})
+    groups = {"g": {EVENTS: OffsetCommit(4, "m", 8)}}
+    assert parse_group_offsets(data, GROUP_OFFSETS) == StoredOffsets(CommittedOffsets(groups))
 
 
 @pytest.mark.parametrize("transactions", [-1, True, 1.5, "1", None])
 def test_number_of_transactions_that_is_none_is_refused(transactions: object) -> None:
-    data = CommittedOffsets({}, 7).to_json().replace(b"7", json.dumps(transactions).encode())
-    with pytest.raises(CorruptCheckpointError, match="committed offsets"):
+    data = json.dumps({"version": 1, "groups": {}, "transactions": transactions}).encode()
+    with pytest.raises(CorruptCheckpointError, match="not a number of transactions"):
         parse_group_offsets(data, GROUP_OFFSETS)
 
 
 def test_file_cut_anywhere_is_refused() -> None:
-    data = CommittedOffsets({"g": {EVENTS: at(1)}}, 7).to_json()
+    data = CommittedOffsets({"g": {EVENTS: at(1)}}, 7).to_json("made")
     for cut in range(len(data)):
         with pytest.raises(CorruptCheckpointError):
             parse_group_offsets(data[:cut], GROUP_OFFSETS)

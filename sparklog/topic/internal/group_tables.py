@@ -5,7 +5,7 @@ A group may commit here and in a cluster, one after the other. The later commit 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Self
 
@@ -32,11 +32,15 @@ class GroupOffsetsOf:
     groups: GroupOffsets = field(default_factory=dict)
 
     @classmethod
-    def directories(cls, directories: Iterable[LogDirectory], *, with_decided: bool = False) -> Self:
+    def directories(
+        cls, directories: Iterable[LogDirectory], group: str | None = None, *, with_decided: bool = False
+    ) -> Self:
         """Read the offsets in directories; if several have an offset for a partition, the last commit counts.
 
         Parameters
         ----------
+        group : str, optional
+            Read the offsets of this group only.
         with_decided : bool
             See `sparklog.write.group_offsets.read_group_offsets`.
 
@@ -45,10 +49,10 @@ class GroupOffsetsOf:
         CorruptCheckpointError
             The offsets of a directory cannot be read.
         """
-        found: dict[str, dict[TopicPartition, OffsetCommit]] = {}
+        found: dict[str, Mapping[TopicPartition, OffsetCommit]] = {}
         for directory in directories:
-            for group, offsets in read_group_offsets(directory, with_decided=with_decided).items():
-                found[group] = latest(found.get(group, {}), offsets)
+            for name, offsets in read_group_offsets(directory, group, with_decided=with_decided).items():
+                found[name] = latest(found[name], offsets) if name in found else offsets
         return cls(found)
 
     def over(self, rows: pa.Table, name: str) -> Iterator[pa.RecordBatch]:

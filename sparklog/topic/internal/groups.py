@@ -139,7 +139,7 @@ def committed(
         See `sparklog.write.group_offsets.read_group_offsets`, also for errors.
     """
     known = [directories] if isinstance(directories, LogDirectory) else list(directories)
-    own = GroupOffsetsOf.directories(known, with_decided=with_decided).groups.get(group, {})
+    own = GroupOffsetsOf.directories(known, group, with_decided=with_decided).groups.get(group, {})
     found = latest(own, group_logs(known).commits(group) if of_cluster is None else of_cluster)
     return {at: each for at, each in found.items() if each.offset != NO_OFFSET}
 

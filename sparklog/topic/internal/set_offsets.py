@@ -156,7 +156,7 @@ def set_group_offsets(
     of_logs = [each.directory for each in found.partitions]
     logs = group_logs(of_logs)
     directories = list(dict.fromkeys([*log_directories(paths), *of_logs]))
-    own = GroupOffsetsOf.directories(directories).groups.get(request.group, {})
+    own = GroupOffsetsOf.directories(directories, request.group).groups.get(request.group, {})
     folder = _folder_of(logs, request, own)
     location = directories[0].file(files.GROUP_OFFSETS) if folder is None else folder.location
     with _held(folder.directory, request) if executes and folder is not None else nullcontext():
