@@ -53,7 +53,7 @@ _log = logging.getLogger("sparklog")
 
 @dataclass(slots=True)
 class SealedFile:
-    """The ``.log`` file of a sealed segment, and what was learnt from it.
+    """The ``.log`` file of a sealed segment, and the facts that a search has found in it.
 
     Attributes
     ----------
@@ -175,11 +175,13 @@ class OpenSegment:
     def start(self) -> OffsetPosition:
         return OffsetPosition(0, self.segment.base_offset)
 
-    def windows(self, start: OffsetPosition, end_position: int | None = None) -> Iterator[Window]:
+    def windows(
+        self, start: OffsetPosition, end_position: int | None = None, skips_from: int | None = None
+    ) -> Iterator[Window]:
         """Scan the batches from a boundary to the end of the segment, some at a time.
 
         A batch longer than a window has one of its own. The scan ends at a torn or zero-filled tail of the last
-        segment, and at ``end_position``, a batch boundary.
+        segment, and at ``end_position``, a batch boundary. For ``skips_from`` see `WindowScan`.
 
         Raises
         ------
@@ -188,7 +190,7 @@ class OpenSegment:
         """
         boundary, goes_on = start, True
         while goes_on:
-            scan = WindowScan(self._file, boundary.position, end_position)
+            scan = WindowScan(self._file, boundary.position, end_position, skips_from)
             for window in scan:
                 boundary = OffsetPosition(scan.position, self._checked(window.headers, boundary.offset))
                 yield window

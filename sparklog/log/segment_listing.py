@@ -1,7 +1,8 @@
 """Lists the segments of a partition's folder, as a broker would load them, while a cleaner may rename its files.
 
-What was learnt about the files of sealed segments is kept for the process, and found again by a later listing that has
-the same file with the same stamp. A stamp proves that only if it was old when it was taken, see `is_settled`.
+Sealed segments are kept for the process, each with the facts that searches have found in it, and a later listing that
+has the same file with the same stamp returns them again. A stamp proves that only if it was old when it was taken, see
+`is_settled`.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from sparklog.log.kept_by_stamp import is_settled
 from sparklog.log.layout import DirectoryView, PartitionLayout, at_one_time, layout_in, layout_of, topic_id_of
 from sparklog.log.log_identity import read_log_id
 from sparklog.log.places import PartitionFolder
-from sparklog.log.transactions import SeenTransactions, stable_offset_again
+from sparklog.log.transactions import last_stable_offset
 from sparklog.storage.base import Stamp
 from sparklog.topic.places.discovery import named
 
@@ -78,7 +78,6 @@ class LiveLogs:
     def __init__(self, *, is_committed: bool) -> None:
         self._is_committed = is_committed
         self._seen: dict[PartitionFolder, _Seen] = {}
-        self._transactions: dict[PartitionFolder, SeenTransactions] = {}
 
     def look(self, folders: Iterable[PartitionFolder]) -> dict[TopicPartition, LiveLog]:
         """Look at logs, all as of one moment: a commit over many of them is seen wholly or not at all.
@@ -99,7 +98,6 @@ class LiveLogs:
         wanted, now_ns = list(folders), wall_clock_ns()
         found = at_one_time(wanted, self._look_at)
         seen = {folder: each for folder, each in zip(wanted, found, strict=True) if each is not None}
-        self._transactions = {folder: each for folder, each in self._transactions.items() if folder in seen}
         self._seen = {
             folder: _proven(each, now_ns) for folder, each in seen.items() if _is_proof(each.stamps[0], now_ns)
         }
@@ -121,7 +119,7 @@ class LiveLogs:
             if layout is None:
                 before = folder.storage.stamp(folder.location)
                 layout = layout_in(view, folder)
-            latest = self._stable_offset(layout) if self._is_committed else layout.end_offset
+            latest = last_stable_offset(layout) if self._is_committed else layout.end_offset
             log = LiveLog(layout, latest, topic_id_of(folder), read_log_id(folder))
             # The stamps are from before the look, or equal to these: the next look sees changes made during this one.
             stamps = (before, _stamp_of_last(layout))
@@ -133,11 +131,6 @@ class LiveLogs:
         if stamps[1] is not None and stamps[1].size_bytes != size_bytes:
             stamps = (before, None)
         return _Seen(log, stamps, start_offset, bound)
-
-    def _stable_offset(self, layout: PartitionLayout) -> int:
-        known = self._transactions.get(layout.folder)
-        stable_offset, self._transactions[layout.folder] = stable_offset_again(layout, known)
-        return stable_offset
 
 
 def stamps_of(layout: PartitionLayout) -> tuple[Stamp | None, Stamp | None]:

@@ -22,9 +22,9 @@ BATCH_BYTES = len(v2_batch([Record(0, 1000, None, b"v")] * 2))
 TIMES = st.integers(1000, 1012)
 
 
-def batch(base_offset: int, times: tuple[int, ...], **fields: int) -> bytes:
+def batch(base_offset: int, times: tuple[int, ...]) -> bytes:
     records = [Record(row, timestamp, None, b"v") for row, timestamp in enumerate(times)]
-    return v2_batch(records, base_offset=base_offset, **fields)
+    return v2_batch(records, base_offset=base_offset)
 
 
 def write_log(folder: Path, times: list[tuple[int, int]], per_segment: int = 2, base_offset: int = 0) -> None:
@@ -125,8 +125,8 @@ def test_every_look_finds_what_a_walk_finds(
                 data[number % len(data)] ^= 1 << number
             chosen.with_suffix(".timeindex").write_bytes(data)
         age(folder)
-        for each in asked:
-            assert looked(folder, each) == walked(folder, each)
+        for time_ms in asked:
+            assert looked(folder, time_ms) == walked(folder, time_ms)
 
 
 def _cleaned(folder: Path) -> None:
