@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Generic, Protocol, TypeVar
@@ -31,6 +32,7 @@ _PLACES_MAX: Final = 64
 """How many values are kept for each kind of file, the last used ones."""
 _SETTLED_AFTER_NS: Final = 2_000_000_000
 
+K = TypeVar("K")
 V = TypeVar("V")
 
 
@@ -62,26 +64,41 @@ class _Known(Generic[V]):
     value: V
 
 
-class _Kept(Generic[V]):
-    """Values by place, the last used ones."""
+class LastUsed(Generic[K, V]):
+    """Values of this process by place, the last used ones; a forked process begins without any.
 
-    def __init__(self) -> None:
-        self._known: dict[tuple[LogDirectory, str], _Known[V]] = {}
-        self._ours = ProcessState(threading.Lock, self._known)
+    Parameters
+    ----------
+    most : int
+        How much is kept.
+    weigh : callable
+        Returns how much a value counts; by default each counts as one.
+    """
 
-    def get(self, place: tuple[LogDirectory, str]) -> _Known[V] | None:
+    def __init__(self, most: int, weigh: Callable[[V], int] = lambda _: 1) -> None:
+        self._known: dict[K, V] = {}
+        self._total: Counter[str] = Counter()  # A table as well, so that a forked process begins with nothing.
+        self._most, self._weigh = most, weigh
+        self._ours = ProcessState(threading.Lock, self._known, self._total)
+
+    def get(self, place: K) -> V | None:
         with self._ours.lock:
             known = self._known.pop(place, None)
             if known is not None:
                 self._known[place] = known
             return known
 
-    def put(self, place: tuple[LogDirectory, str], known: _Known[V]) -> None:
+    def put(self, place: K, known: V) -> None:
         with self._ours.lock:
-            self._known.pop(place, None)
+            if place in self._known:
+                self._drop(place)
             self._known[place] = known
-            while len(self._known) > _PLACES_MAX:
-                del self._known[next(iter(self._known))]
+            self._total[""] += self._weigh(known)
+            while self._total[""] > self._most:
+                self._drop(next(iter(self._known)))
+
+    def _drop(self, place: K) -> None:
+        self._total[""] -= self._weigh(self._known.pop(place))
 
 
 class StampedFile(Generic[V]):
@@ -95,7 +112,7 @@ class StampedFile(Generic[V]):
 
     def __init__(self, parse: Callable[[bytes, str], V]) -> None:
         self._parse = parse
-        self._kept = _Kept[V]()
+        self._kept = LastUsed[tuple[LogDirectory, str], _Known[V]](_PLACES_MAX)
 
     def read(self, directory: LogDirectory, name: str) -> V | None:
         """Return the value of a file in a log directory as it is now; None if there is no such file.
@@ -159,7 +176,7 @@ class StampedLines(Generic[_L]):
 
     def __init__(self, add: Callable[[_L, bytes, str], _L]) -> None:
         self._add = add
-        self._kept = _Kept[_L]()
+        self._kept = LastUsed[tuple[LogDirectory, str], _Known[_L]](_PLACES_MAX)
 
     def read(self, directory: LogDirectory, name: str, first: _L) -> _L:
         """Return the value that a file leads to as it is now.
@@ -231,7 +248,7 @@ class FolderNames:
         return self._topics
 
 
-_names = _Kept[FolderNames]()
+_names: LastUsed[tuple[LogDirectory, str], _Known[FolderNames]] = LastUsed(_PLACES_MAX)
 
 
 def names_in(directory: LogDirectory, *, age_seconds: float = 0.0) -> FolderNames:
@@ -273,7 +290,7 @@ class StampedLog(Generic[V]):
 
     def __init__(self, read: Callable[[PartitionFolder], V]) -> None:
         self._read = read
-        self._kept = _Kept[V]()
+        self._kept = LastUsed[tuple[LogDirectory, str], _Known[V]](_PLACES_MAX)
 
     def read(self, folder: PartitionFolder) -> V | None:
         """Return the value of a log as it is now; None if there is no such folder.

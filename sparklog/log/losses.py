@@ -130,6 +130,17 @@ def _stored_policy(folder: PartitionFolder, at: TopicPartition) -> str:
         return ""
 
 
+def refuse_cut_after_times(log: OpenSegment) -> None:
+    """Check the end of a sealed segment after a search for a time has passed it, and keep what the search has found.
+
+    Missing batches at its end may have been late enough; see `refuse_cut_end`.
+    """
+    if not log.segment.is_last:
+        end = log.end() if log.passed is None else log.passed[1]
+        refuse_cut_end(log, end.offset)
+        log.learn()
+
+
 def refuse_cut_end(log: OpenSegment, end_offset: int) -> None:
     """Raise if an index of a sealed segment proves that batches are missing at the end of its log.
 

@@ -33,12 +33,13 @@ from sparklog.log.places import PartitionFolder, split_path
 from sparklog.log.windows import Window, WindowScan
 from sparklog.record.batches.framing import HEADER_BYTES_MAX, first_header, is_intact, scan_headers
 from sparklog.record.format.headers import BASE_OFFSET, LAST_OFFSET, LOWEST_OFFSET, BatchHeaders
-from sparklog.storage.base import ReadableFile, Storage
+from sparklog.storage.base import ReadableFile, Stamp, Storage
 from sparklog.storage.kept_files import KeptFiles
 
 RELATIVE_OFFSET_MAX: Final = (1 << 31) - 1
 
 _SINGLE_HEADERS_MAX: Final = 256
+_NO_TIME: Final = -(1 << 63)
 _REST_BYTES_MAX: Final = 1 << 12
 READ_AROUND: Final = "Read around it with endingOffsets and startingOffsets, or see what 'sparklog verify' finds"
 
@@ -50,7 +51,23 @@ _CUT_OFF: Final = (
 _log = logging.getLogger("sparklog")
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
+class SealedFile:
+    """The ``.log`` file of a sealed segment, and the facts that a search has found in it.
+
+    Attributes
+    ----------
+    stamp : Stamp
+        Its stamp, so old that an equal one proves that the file is unchanged.
+    largest_time : int or None
+        No batch has a later timestamp (ms), and no index says that batches are missing at its end; None if unknown.
+    """
+
+    stamp: Stamp
+    largest_time: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Segment:
     """A segment of a partition's log, at the time when the folder was listed.
 
@@ -73,6 +90,9 @@ class Segment:
         The path of its ``.log`` file, if that is not named by the base offset.
     kept : KeptFiles or None
         Keeps its files open between reads; None if each read opens them again.
+    sealed : SealedFile or None
+        Shared by all listings that find the same file unchanged; None for the last segment, and while the file's
+        stamp is too young to prove that.
     """
 
     folder: PartitionFolder
@@ -83,6 +103,7 @@ class Segment:
     swap: str = ""
     log_path: str | None = None
     kept: KeptFiles | None = field(default=None, compare=False, repr=False)
+    sealed: SealedFile | None = field(default=None, compare=False, repr=False)
 
     @property
     def storage(self) -> Storage:
@@ -95,6 +116,12 @@ class Segment:
         No checksum covers a base offset. Without this bound, a flipped high bit would end the log for ever.
         """
         return min(self.upper_offset, self.base_offset + RELATIVE_OFFSET_MAX + 1)
+
+    def ends_before(self, time_ms: int) -> bool:
+        """Return whether it is known to be whole, and without a batch at or after a time."""
+        if self.is_last or self.sealed is None or self.sealed.largest_time is None:
+            return False
+        return self.sealed.largest_time < time_ms
 
     def path(self, suffix: str = files.LOG) -> str:
         if self.log_path is not None and suffix == files.LOG:
@@ -135,6 +162,8 @@ class OpenSegment:
         self.zeros_from: int | None = None
         # Whether any leftover of a crash ends the log, since its opener cuts that off.
         self.is_to_be_cut = False
+        # The largest timestamp, and the end, once a search for a time has passed all batches from that time on.
+        self.passed: tuple[int, OffsetPosition] | None = None
 
     def __enter__(self) -> OpenSegment:
         return self
@@ -146,11 +175,13 @@ class OpenSegment:
     def start(self) -> OffsetPosition:
         return OffsetPosition(0, self.segment.base_offset)
 
-    def windows(self, start: OffsetPosition, end_position: int | None = None) -> Iterator[Window]:
+    def windows(
+        self, start: OffsetPosition, end_position: int | None = None, skips_from: int | None = None
+    ) -> Iterator[Window]:
         """Scan the batches from a boundary to the end of the segment, some at a time.
 
         A batch longer than a window has one of its own. The scan ends at a torn or zero-filled tail of the last
-        segment, and at ``end_position``, a batch boundary.
+        segment, and at ``end_position``, a batch boundary. For ``skips_from`` see `WindowScan`.
 
         Raises
         ------
@@ -159,7 +190,7 @@ class OpenSegment:
         """
         boundary, goes_on = start, True
         while goes_on:
-            scan = WindowScan(self._file, boundary.position, end_position)
+            scan = WindowScan(self._file, boundary.position, end_position, skips_from)
             for window in scan:
                 boundary = OffsetPosition(scan.position, self._checked(window.headers, boundary.offset))
                 yield window
@@ -215,7 +246,7 @@ class OpenSegment:
         """Find the end of the last whole batch, and the offset after it; the base offset if there is no batch."""
         boundary = self.seek(self.segment.upper_offset)
         for headers in self.single_headers(boundary):
-            boundary = OffsetPosition(headers.origin + headers.valid_bytes, int(headers.column("last_offset")[-1]) + 1)
+            boundary = _end_of(headers)
         return boundary
 
     def last_batch_before(self, end: OffsetPosition) -> BatchHeaders | None:
@@ -267,14 +298,25 @@ class OpenSegment:
 
         The checksums of the batches skipped on the way are checked here, since nobody reads them later.
         """
-        for headers in self.single_headers(self._seek_time(timestamp)):
+        boundary, largest = self._seek_time(timestamp), _NO_TIME
+        for headers in self.single_headers(boundary):
             is_late = (headers.column("max_timestamp") >= timestamp) & (headers.column("last_offset") >= start_offset)
             rows = np.flatnonzero(is_late)
             passed = headers[: int(rows[0])] if len(rows) else headers
             refuse_damaged_batches(self._file, passed, self.segment.path(), READ_AROUND)
             if len(rows):
                 return headers[int(rows[0]) : int(rows[0]) + 1]
+            boundary = _end_of(headers)
+            largest = max(largest, int(headers.column("max_timestamp").max()))
+        self.passed = largest, boundary
         return None
+
+    def learn(self) -> None:
+        """Keep what a search for a time has found in a sealed segment that turned out to be whole."""
+        sealed = self.segment.sealed
+        # The file may be another one than when the folder was listed.
+        if sealed is not None and self.passed and self._file.modified_ns() == sealed.stamp.modified_ns:
+            sealed.largest_time = self.passed[0]
 
     def read(self, header: BatchHeaders) -> Window:
         """Read the whole batch of a header."""
@@ -285,14 +327,16 @@ class OpenSegment:
         return Window(buffer, headers)
 
     def _seek_time(self, timestamp: int) -> OffsetPosition:
-        """Find a batch boundary before which no batch is as late as a time, with the time index if there is one."""
+        """Find a batch boundary before which no batch is as late as a time, with the time index if there is one.
+
+        The batch there, which proves that, is not as late either: the caller passes it, and checks it.
+        """
         with self.index(files.TIME_INDEX) as index:
             entry = floor_time(index, self.segment.base_offset, timestamp) if index else None
         if entry is None:
             return self.start
         header = self.first_batch_from(entry.offset)
         if header is not None and header.column("max_timestamp")[0] == entry.timestamp:
-            refuse_damaged_batches(self._file, header, self.segment.path(), READ_AROUND)
             return OffsetPosition(int(header.column("position")[0]), self.segment.base_offset)
         self._distrust(files.TIME_INDEX, f"timestamp {entry.timestamp} at offset {entry.offset}")
         return self.start
@@ -412,3 +456,8 @@ class OpenSegment:
 
     def _scanner(self) -> DamageScanner:
         return DamageScanner(self._file, is_last=self.segment.is_last, upper_offset=self.segment.reach)
+
+
+def _end_of(headers: BatchHeaders) -> OffsetPosition:
+    """Return the boundary after the last of some batches."""
+    return OffsetPosition(headers.origin + headers.valid_bytes, int(headers.column("last_offset")[-1]) + 1)

@@ -1,20 +1,27 @@
-"""Lists the segments of a partition's folder, as a broker would load them, while a cleaner may rename its files."""
+"""Lists the segments of a partition's folder, as a broker would load them, while a cleaner may rename its files.
+
+Sealed segments are kept for the process, each with the facts that searches have found in it, and a later listing that
+has the same file with the same stamp returns them again. A stamp proves that only if it was old when it was taken, see
+`is_settled`.
+"""
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
+from itertools import pairwise
 from typing import Final
 
 from sparklog.log import files
 from sparklog.log.clock import wall_clock_ns
 from sparklog.log.files import OffsetFile
+from sparklog.log.kept_by_stamp import LastUsed, is_settled
 from sparklog.log.places import PartitionFolder
-from sparklog.log.segment import Segment
+from sparklog.log.segment import SealedFile, Segment
 from sparklog.record.format.v2 import OFFSET_MAX
-from sparklog.storage.base import Entry
+from sparklog.storage.base import Entry, Stamp
 from sparklog.storage.kept_files import KeptFiles
 
 _log = logging.getLogger("sparklog")
@@ -25,6 +32,10 @@ _AT_ONCE_MAX: Final = 4
 _PAUSE_SECONDS_MAX: Final = 0.02
 _CLOCK_TICK_NS: Final = 20_000_000
 """An upper bound of the steps of a file system's clock, except for clocks of whole seconds."""
+_SEALED_MAX: Final = 1 << 16
+"""How many sealed segments are kept in all, about 30 MB."""
+
+_sealed: LastUsed[PartitionFolder, Mapping[int, Segment]] = LastUsed(_SEALED_MAX, len)
 
 
 def list_segments(
@@ -44,6 +55,7 @@ def list_segments(
     kept : KeptFiles, optional
         Keeps the files of the segments open.
     """
+    keeps, now_ns = entries is None and kept is None, wall_clock_ns()
     entries = _listed(folder) if entries is None else entries
     _warn_of_links(folder, entries)
     named = list(files.offset_files(entries)) if named is None else named
@@ -52,18 +64,23 @@ def list_segments(
     for offset, entry in sorted(swapped.items()):
         found = _replaced(folder, found, offset, entry)
     bases = sorted(found)
-    return tuple(
-        Segment(
-            folder=folder,
-            base_offset=base,
-            upper_offset=bases[row + 1] if row + 1 < len(bases) else OFFSET_MAX,
-            size_bytes=found[base][0].size_bytes,
-            is_last=row + 1 == len(bases),
-            swap=found[base][1],
-            kept=kept,
-        )
-        for row, base in enumerate(bases)
-    )
+    known = (_sealed.get(folder) or {}) if keeps else {}
+    segments = list[Segment]()
+    for base, upper in pairwise([*bases, OFFSET_MAX]):
+        (entry, swap), old, is_last = found[base], known.get(base), base == bases[-1]
+        if old is not None and not is_last and _is_same(old, upper, swap, entry.stamp):
+            segments.append(old)
+            continue
+        is_proof = keeps and not is_last and entry.stamp is not None and is_settled(entry.stamp, now_ns)
+        sealed = SealedFile(entry.stamp) if is_proof and entry.stamp else None
+        segments.append(Segment(folder, base, upper, entry.size_bytes, is_last, swap, kept=kept, sealed=sealed))
+    if keeps and len(segments) > 1:
+        _sealed.put(folder, {segment.base_offset: segment for segment in segments if segment.sealed is not None})
+    return tuple(segments)
+
+
+def _is_same(old: Segment, upper_offset: int, swap: str, stamp: Stamp | None) -> bool:
+    return old.sealed is not None and (old.upper_offset, old.swap, old.sealed.stamp) == (upper_offset, swap, stamp)
 
 
 def _listed(folder: PartitionFolder) -> list[Entry]:

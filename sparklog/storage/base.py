@@ -45,6 +45,8 @@ class Entry(NamedTuple):
         The kind of anything else, such as "a FIFO"; empty for a file or a folder.
     is_link : bool
         Whether the name is a link to the described file or folder.
+    stamp : Stamp or None
+        The stamp of a file, if the listing has it.
     """
 
     name: str
@@ -53,6 +55,7 @@ class Entry(NamedTuple):
     size_bytes: int
     special: str = ""
     is_link: bool = False
+    stamp: Stamp | None = None
 
 
 class Name(NamedTuple):

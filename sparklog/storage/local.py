@@ -179,7 +179,11 @@ class LocalStorage:
             return None
         except OSError as error:
             raise to_storage_error(error, path) from error
-        return Stamp((found.st_dev, found.st_ino), found.st_mtime_ns, found.st_size)
+        return _stamp(found)
+
+
+def _stamp(found: os.stat_result) -> Stamp:
+    return Stamp((found.st_dev, found.st_ino), found.st_mtime_ns, found.st_size)
 
 
 def _is_folder(item: os.DirEntry[str]) -> bool:
@@ -202,7 +206,7 @@ def _entry(item: os.DirEntry[str]) -> Entry | None:
         where = "in a circle" if error.errno == errno.ELOOP else "where nothing can be read"
         return Entry(item.name, False, False, 0, f"a symbolic link that leads {where}")
     if stat.S_ISREG(found.st_mode):
-        return Entry(item.name, False, True, found.st_size, is_link=item.is_symlink())
+        return Entry(item.name, False, True, found.st_size, "", item.is_symlink(), _stamp(found))
     if stat.S_ISDIR(found.st_mode):
         return Entry(item.name, True, False, 0, is_link=item.is_symlink())
     return Entry(item.name, False, False, 0, kind_of(found.st_mode))

@@ -12,7 +12,7 @@ import pytest
 from sparklog.errors import CorruptCheckpointError
 from sparklog.log.checkpoints import parse_offset_checkpoint
 from sparklog.log.files import TopicPartition
-from sparklog.log.kept_by_stamp import StampedFile, StampedLines, StampedLog, names_in
+from sparklog.log.kept_by_stamp import LastUsed, StampedFile, StampedLines, StampedLog, names_in
 from sparklog.log.places import LogDirectory, PartitionFolder
 from sparklog.storage.local_writing import LocalWritableStorage
 from tests.growth import counted_work, settle
@@ -251,3 +251,22 @@ def test_damaged_line_is_an_error_each_time_unless_the_file_changes_while_it_is_
         return added(value, data, path)
 
     assert StampedLines(cut_meanwhile).read(directory, NAME, Lines()).lines == (b"good\n",)
+
+
+def test_what_is_used_least_is_dropped_by_its_weight_and_a_forked_process_begins_without() -> None:
+    kept: LastUsed[str, list[int]] = LastUsed(10, len)
+    kept.put("a", [0] * 4)
+    kept.put("b", [0] * 4)
+    kept.put("a", [0] * 5)
+    assert kept.get("b") == [0] * 4
+    kept.put("c", [0] * 3)
+    assert [kept.get(name) for name in "abc"] == [None, [0] * 4, [0] * 3]
+    kept.put("d", [0] * 11)
+    assert [kept.get(name) for name in "abcd"] == [None] * 4
+    kept.put("e", [0] * 9)
+    process = os.fork()
+    if not process:
+        kept.put("f", [0] * 10)
+        os._exit(0 if kept.get("e") is None and kept.get("f") else 1)
+    assert os.waitpid(process, 0)[1] == 0
+    assert kept.get("e") == [0] * 9

@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 
 from sparklog.errors import CorruptBatchError, SeglogError
 from sparklog.log import windows
+from sparklog.log.kept_by_stamp import LastUsed
 from sparklog.log.layout import read_layout
 from sparklog.log.reader import IsolationLevel, LogReader, open_log
-from sparklog.log.transactions import stable_offset_again
+from sparklog.log.transactions import last_stable_offset
 from sparklog.storage.local import LocalFile
 from tests.build import Record, offset_index, time_index, v2_batch, write_partition
 from tests.log.logs import RECORDS_PER_BATCH, batch, batches, counted, offsets, only_log, write
@@ -299,7 +300,8 @@ def test_batches_appended_between_any_calls_of_a_reader_are_no_damage(
         layout = read_layout(folder_at(tmp_path))
         if level == "read_uncommitted":
             return offsets(LogReader(layout))
-        stable_offset, _ = stable_offset_again(layout, None)
+        monkeypatch.setattr("sparklog.log.transactions._seen", LastUsed(1))
+        stable_offset = last_stable_offset(layout)
         assert stable_offset == layout.end_offset
         return offsets(LogReader(layout, stable_offset))
 

@@ -2,18 +2,35 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from sparklog.errors import CorruptBatchError, SeglogError
+from sparklog.log import transactions
+from sparklog.log.kept_by_stamp import LastUsed
 from sparklog.log.layout import read_layout
 from sparklog.log.reader import open_log
 from sparklog.log.transactions import EndMarkers, TransactionState
-from tests.build import ProducerEntry, control_batch, producer_snapshot, write_partition
+from sparklog.log.transactions import last_stable_offset as stable_offset_of
+from tests.build import (
+    ProducerEntry,
+    Record,
+    control_batch,
+    offset_checkpoint,
+    producer_snapshot,
+    v2_batch,
+    write_partition,
+)
 from tests.golden import golden_set
+from tests.growth import Work, counted_work
 from tests.log.logs import batch, only_log
 from tests.oracle import decode_log, last_stable_offset, read_committed
 from tests.places import folder_at
@@ -261,3 +278,156 @@ def test_gap_of_offsets_between_segments_is_no_damage(tmp_path: Path) -> None:
     (folder / f"{100:020d}.log").write_bytes(batch(100))
     with open_log(str(folder)) as reader:
         assert reader.read().num_rows == 90
+
+
+# What is found is kept for the process.
+
+PARTS = st.lists(st.tuples(st.sampled_from(["data", "plain", "commit", "abort"]), st.integers(1, 3)), max_size=8)
+CHANGES = st.lists(st.tuples(st.sampled_from(["append", "roll", "cut", "again", "start"]), PARTS), max_size=8)
+
+
+def made_of(parts: list[tuple[str, int]], end: int) -> list[bytes]:
+    found = list[bytes]()
+    for kind, producer_id in parts:
+        if kind == "data":
+            found.append(transactional(end, producer_id, producer_id))
+        elif kind == "plain":
+            found.append(batch(end, producer_id))
+        else:
+            found.append(marker(kind, end, producer_id))
+        end += producer_id if kind in ("data", "plain") else 1
+    return found
+
+
+def fresh_stable_offset(folder: Path) -> int:
+    with pytest.MonkeyPatch.context() as patch, open_log(folder) as log:
+        patch.setattr(transactions, "_seen", LastUsed[Any, Any](1))
+        return log.last_stable_offset
+
+
+@settings(max_examples=80)
+@given(CHANGES, PARTS)
+def test_stable_offset_is_the_one_of_a_first_look_whatever_is_kept(
+    tmp_path_factory: pytest.TempPathFactory, changes: list[tuple[str, list[tuple[str, int]]]], parts: Any
+) -> None:
+    directory = tmp_path_factory.mktemp("logs")
+    folder = directory / "t-0"
+    write_partition(folder, made_of(parts, 0), with_indexes=False)
+    starts = 0
+    for change, added in changes:
+        with open_log(folder) as log:
+            end, start = log.end_offset, log.start_offset
+        last = max(folder.glob("*.log"))
+        if change == "append":
+            with last.open("ab") as file:
+                file.write(b"".join(made_of(added, end)))
+        elif change == "roll":
+            (folder / f"{end:020}.log").write_bytes(b"".join(made_of(added, end)))
+        elif change == "cut" and last.stat().st_size:
+            # In place, and grown again.
+            headers = decode_log(last.read_bytes())
+            cut = headers[len(headers) // 2]
+            with last.open("r+b") as file:
+                file.truncate(cut.position)
+                file.seek(0, 2)
+                file.write(b"".join(made_of(added, cut.base_offset)))
+        elif change == "again":
+            shutil.rmtree(folder)
+            write_partition(folder, made_of(added, 0), with_indexes=False)
+            (directory / "log-start-offset-checkpoint").unlink(missing_ok=True)
+            starts = 0
+        elif change == "start":
+            starts = (start + end) // 2
+            (directory / "log-start-offset-checkpoint").write_text(offset_checkpoint({("t", 0): starts}))
+        for _ in range(2):
+            with open_log(folder) as log:
+                assert log.last_stable_offset == fresh_stable_offset(folder)
+        if not starts:
+            written = b"".join(path.read_bytes() for path in sorted(folder.glob("*.log")))
+            assert fresh_stable_offset(folder) == last_stable_offset(decode_log(written))
+
+
+ENDED = [transactional(0, 1), marker("commit", 5, 1), batch(6, 3)]
+NEVER_ENDED = [transactional(0, 1), marker("commit", 5, 2), batch(6, 3)]
+
+
+def _rewritten(folder: Path) -> None:
+    with only_log(folder).open("r+b") as log:
+        log.truncate(0)
+        log.write(b"".join(NEVER_ENDED))
+
+
+def _cleaned(folder: Path) -> None:
+    (folder / "new").write_bytes(b"".join(NEVER_ENDED))
+    (folder / "new").rename(only_log(folder))
+
+
+def _made_anew(folder: Path) -> None:
+    shutil.rmtree(folder)
+    write_partition(folder, NEVER_ENDED)
+
+
+def _restored(folder: Path) -> None:
+    modified_ns = only_log(folder).stat().st_mtime_ns - 10**15
+    _cleaned(folder)
+    os.utime(only_log(folder), ns=(modified_ns, modified_ns))
+
+
+@pytest.mark.parametrize("change", [_rewritten, _cleaned, _made_anew, _restored], ids=lambda change: change.__name__)
+def test_what_is_kept_of_a_file_that_was_replaced_is_dropped(tmp_path: Path, change: Callable[[Path], None]) -> None:
+    """Although it has the same size, and the same last batch."""
+    folder = tmp_path / "t-0"
+    write_partition(folder, ENDED)
+    for _ in range(2):
+        assert open_log(folder).last_stable_offset == 9
+    change(folder)
+    assert open_log(folder).last_stable_offset == 0
+
+
+def test_log_without_snapshots_is_read_once(tmp_path: Path) -> None:
+    found = list[Work]()
+    for count in (100, 300, 900):
+        folder = tmp_path / f"t-{count}"
+        written = [transactional(0, 1), marker("commit", 5, 1), *(batch(6 + 10 * row) for row in range(count))]
+        write_partition(folder, written, segment_bytes=3000)
+        assert open_log(folder).last_stable_offset == 6 + 10 * count
+        layout = read_layout(folder_at(folder))
+        with max(folder.glob("*.log")).open("ab") as log:
+            log.write(transactional(layout.end_offset, 2))
+        grown = read_layout(folder_at(folder))
+        with counted_work() as work:
+            assert stable_offset_of(grown) == layout.end_offset
+        found.append(work)
+    assert [(each.calls, each.names) for each in found] == [(found[0].calls, 0)] * 3
+    # A part of the last segment, a few times.
+    assert max(each.read_bytes for each in found) < 6 * 3000
+
+
+def test_only_the_headers_of_long_batches_are_read(tmp_path: Path) -> None:
+    value = Record(0, 1000, None, bytes(1 << 19))
+    in_transaction: dict[str, Any] = {"transactional": True, "producer_epoch": 0, "base_sequence": 0}
+    written = [
+        v2_batch([value], base_offset=0, producer_id=1, **in_transaction),
+        v2_batch([value], base_offset=1, producer_id=2, **in_transaction),
+        *(v2_batch([value], base_offset=2 + row) for row in range(10)),
+        marker("abort", 12, 1),
+        batch(13, 5),
+        marker("commit", 18, 2),
+        v2_batch([value], base_offset=19),
+    ]
+    for segment_bytes in (None, 3 << 19):
+        for end, stable in ((12, 0), (13, 1), (19, 19), (20, 20)):
+            folder = tmp_path / f"t-{end}" / f"{segment_bytes}"
+            until = [each for each in written if int.from_bytes(each[:8], "big") < end]
+            write_partition(folder, until, segment_bytes=segment_bytes)
+            with counted_work() as work:
+                assert open_log(folder).last_stable_offset == stable == last_stable_offset(decode_log(b"".join(until)))
+            if stable > 12 and segment_bytes is None:
+                # The header of each, one window before the first, and the last batch of the log, which is checked.
+                assert work.read_bytes < (1 << 20)
+    damaged = bytearray(b"".join(written))
+    damaged[sum(map(len, written[:13])) - 1] ^= 1
+    write_partition(tmp_path / "d-0", written, with_indexes=False)
+    only_log(tmp_path / "d-0").write_bytes(damaged)
+    with pytest.raises(CorruptBatchError):
+        _ = open_log(tmp_path / "d-0").last_stable_offset

@@ -13,7 +13,7 @@ from sparklog.errors import PathNotFoundError
 from sparklog.log import files
 from sparklog.log.index import OffsetEntry, floor_offset, floor_position
 from sparklog.log.layout import PartitionLayout
-from sparklog.log.losses import refuse_cut_end
+from sparklog.log.losses import refuse_cut_after_times
 from sparklog.log.scans.of_range import refuse_replaced
 from sparklog.log.segment import OffsetPosition, OpenSegment, Segment
 from sparklog.record.decode.where import INT64_MIN, Where
@@ -60,6 +60,8 @@ def _first_as_late(layout: PartitionLayout, time_ms: int, start_offset: int, end
     for segment in layout.segments[layout.segment_of(start_offset) :]:
         if segment.base_offset >= end_offset:
             break
+        if segment.ends_before(time_ms):
+            continue
         try:
             with segment.open() as log:
                 refuse_replaced(log, layout)
@@ -68,9 +70,7 @@ def _first_as_late(layout: PartitionLayout, time_ms: int, start_offset: int, end
                     # A compressed wrapper does not say where it begins.
                     column = "base_offset" if header.column("record_count")[0] >= 0 else "lowest_offset"
                     return min(max(start_offset, int(header.column(column)[0])), end_offset)
-                if not segment.is_last:
-                    # Missing batches at its end may have been late enough.
-                    refuse_cut_end(log, log.end().offset)
+                refuse_cut_after_times(log)
         except PathNotFoundError:
             # A broker has removed it: a scan lists the segments again, and begins where this search stopped.
             return max(start_offset, min(segment.base_offset, end_offset))

@@ -10,7 +10,7 @@ import numpy as np
 from sparklog.errors import CorruptBatchError, PathNotFoundError
 from sparklog.log.clock import NS_PER_MS
 from sparklog.log.layout import PartitionLayout, read_layout
-from sparklog.log.losses import refuse_cut_end
+from sparklog.log.losses import refuse_cut_after_times
 from sparklog.log.scans.of_range import is_as_listed, located, refuse_replaced
 from sparklog.log.segment import OpenSegment
 from sparklog.log.windows import Window
@@ -54,6 +54,8 @@ def starts_by_file_times(layout: PartitionLayout, time_ms: int, max_offsets: int
 
 def _look(layout: PartitionLayout, start_offset: int, time_ms: int) -> int | None:
     for segment in layout.segments:
+        if segment.ends_before(time_ms):
+            continue
         with segment.open() as log:
             refuse_replaced(log, layout)
             header = log.first_batch_at(time_ms, start_offset)
@@ -63,9 +65,7 @@ def _look(layout: PartitionLayout, start_offset: int, time_ms: int) -> int | Non
                     return found if found < layout.end_offset else None
                 # Only records before the log start offset are as late: on with the next batch.
                 header = log.first_batch_at(time_ms, int(header.column("last_offset")[0]) + 1)
-            if not segment.is_last:
-                # What is missing at its end may have been late enough.
-                refuse_cut_end(log, log.end().offset)
+            refuse_cut_after_times(log)
     return None
 
 

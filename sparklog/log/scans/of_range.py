@@ -29,6 +29,7 @@ def scan_range(
     fail_on_data_loss: bool = True,
     *,
     is_checked: bool = False,
+    needs_data: bool = True,
 ) -> Iterator[tuple[Segment, Window]]:
     """Scan every batch that may hold an offset of a range.
 
@@ -44,6 +45,8 @@ def scan_range(
     is_checked : bool
         Whether to check the checksum of every batch before it is yielded. Otherwise the caller checks every batch that
         it uses or leaves out.
+    needs_data : bool
+        Whether the caller uses more of a batch of data than its header: otherwise long ones have no bytes.
 
     Yields
     ------
@@ -59,7 +62,7 @@ def scan_range(
         has lost its end.
     """
     lost = LostSegments(layout.folder)
-    yield from _batches(layout, start_offset, end_offset, fail_on_data_loss, is_checked, lost)
+    yield from _batches(layout, start_offset, end_offset, fail_on_data_loss, is_checked, needs_data, lost)
     if fail_on_data_loss and end_offset == layout.end_offset:
         lost.refuse_end(end_offset)
 
@@ -70,6 +73,7 @@ def _batches(
     end_offset: int,
     fail_on_data_loss: bool,
     is_checked: bool,
+    needs_data: bool,
     lost: LostSegments,
 ) -> Iterator[tuple[Segment, Window]]:
     """Scan the batches for `scan_range`."""
@@ -87,7 +91,7 @@ def _batches(
                 reached, magic = segment.base_offset, 0
                 # Bytes after the end may belong to a commit that a power cut has left half done.
                 end_position = layout.end.position if segment.is_last else None
-                for window in log.windows(log.seek(offset), end_position):
+                for window in log.windows(log.seek(offset), end_position, None if needs_data else offset):
                     last_offsets = window.headers.column("last_offset")
                     first, last = _rows_of(last_offsets, offset, end_offset)
                     _check_skipped(segment, window, first, offset)

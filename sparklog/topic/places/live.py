@@ -1,23 +1,24 @@
 """Watches growing logs: each look reads only the changes since the look before.
 
 A look gets the stamps of each partition's folder and of its last segment's file from the storage, and reuses the
-known log if both are unchanged. Nothing stays open between looks.
+known log if both are unchanged. If only the file has changed, as when records are appended, the other segments are
+known: the folder has the same names. Nothing stays open between looks.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sparklog.errors import PathNotFoundError
 from sparklog.log.clock import wall_clock_ns
 from sparklog.log.files import TopicPartition
 from sparklog.log.journal import LogExtent
 from sparklog.log.kept_by_stamp import is_settled
-from sparklog.log.layout import DirectoryView, PartitionLayout, at_one_time, layout_in, topic_id_of
+from sparklog.log.layout import DirectoryView, PartitionLayout, at_one_time, layout_in, layout_of, topic_id_of
 from sparklog.log.log_identity import read_log_id
 from sparklog.log.places import PartitionFolder
-from sparklog.log.transactions import SeenTransactions, stable_offset_again
+from sparklog.log.transactions import last_stable_offset
 from sparklog.storage.base import Stamp
 from sparklog.topic.places.discovery import named
 
@@ -50,8 +51,9 @@ class _Seen:
 
     Attributes
     ----------
-    stamps : tuple of Stamp
-        The stamps of the folder and of the last segment's file.
+    stamps : tuple of Stamp or None
+        The stamps of the folder and of the last segment's file. Between looks, the second is None if it is too young
+        to show every later change, or if there is no such file.
     start_offset : int
         The log start offset of the checkpoint.
     bound : LogExtent or None
@@ -59,7 +61,7 @@ class _Seen:
     """
 
     log: LiveLog
-    stamps: tuple[Stamp | None, ...]
+    stamps: tuple[Stamp | None, Stamp | None]
     start_offset: int
     bound: LogExtent | None
 
@@ -76,7 +78,6 @@ class LiveLogs:
     def __init__(self, *, is_committed: bool) -> None:
         self._is_committed = is_committed
         self._seen: dict[PartitionFolder, _Seen] = {}
-        self._transactions: dict[PartitionFolder, SeenTransactions] = {}
 
     def look(self, folders: Iterable[PartitionFolder]) -> dict[TopicPartition, LiveLog]:
         """Look at logs, all as of one moment: a commit over many of them is seen wholly or not at all.
@@ -97,24 +98,28 @@ class LiveLogs:
         wanted, now_ns = list(folders), wall_clock_ns()
         found = at_one_time(wanted, self._look_at)
         seen = {folder: each for folder, each in zip(wanted, found, strict=True) if each is not None}
-        self._transactions = {folder: each for folder, each in self._transactions.items() if folder in seen}
-        self._seen = {folder: each for folder, each in seen.items() if _is_settled(each, now_ns)}
+        self._seen = {
+            folder: _proven(each, now_ns) for folder, each in seen.items() if _is_proof(each.stamps[0], now_ns)
+        }
         return {named(folder): each.log for folder, each in seen.items()}
 
     def _look_at(self, folder: PartitionFolder, view: DirectoryView) -> _Seen | None:
         known = self._seen.get(folder)
         start_offset = view.start_offsets.get(named(folder), 0)
         bound = None if view.journal is None else view.journal.partitions.get(folder.name)
-        if (
-            known is not None
-            and (known.start_offset, known.bound) == (start_offset, bound)
-            and known.stamps == stamps_of(known.log.layout)
-        ):
-            return known
+        layout = None
+        if known is not None and (known.start_offset, known.bound) == (start_offset, bound):
+            before, last = stamps_of(known.log.layout)
+            has_same_names, is_empty = before == known.stamps[0], not known.log.layout.segments
+            if has_same_names and (is_empty or (last is not None and last == known.stamps[1])):
+                return known
+            if has_same_names and last is not None and bound is None:
+                layout = _appended(view, known.log.layout, last)
         try:
-            before = folder.storage.stamp(folder.location)
-            layout = layout_in(view, folder)
-            latest = self._stable_offset(layout) if self._is_committed else layout.end_offset
+            if layout is None:
+                before = folder.storage.stamp(folder.location)
+                layout = layout_in(view, folder)
+            latest = last_stable_offset(layout) if self._is_committed else layout.end_offset
             log = LiveLog(layout, latest, topic_id_of(folder), read_log_id(folder))
             # The stamps are from before the look, or equal to these: the next look sees changes made during this one.
             stamps = (before, _stamp_of_last(layout))
@@ -127,13 +132,8 @@ class LiveLogs:
             stamps = (before, None)
         return _Seen(log, stamps, start_offset, bound)
 
-    def _stable_offset(self, layout: PartitionLayout) -> int:
-        known = self._transactions.get(layout.folder)
-        stable_offset, self._transactions[layout.folder] = stable_offset_again(layout, known)
-        return stable_offset
 
-
-def stamps_of(layout: PartitionLayout) -> tuple[Stamp | None, ...]:
+def stamps_of(layout: PartitionLayout) -> tuple[Stamp | None, Stamp | None]:
     """Return the stamps of a log's folder and of its last segment's file, by which changes are noticed."""
     return layout.storage.stamp(layout.path), _stamp_of_last(layout)
 
@@ -143,7 +143,20 @@ def _stamp_of_last(layout: PartitionLayout) -> Stamp | None:
     return layout.storage.stamp(layout.segments[-1].path()) if layout.segments else None
 
 
-def _is_settled(seen: _Seen, now_ns: int) -> bool:
-    """Return whether the stamps are old enough that any later change will change them."""
-    needed = seen.stamps if seen.log.layout.segments else seen.stamps[:1]
-    return all(stamp is not None and is_settled(stamp, now_ns) for stamp in needed)
+def _appended(view: DirectoryView, layout: PartitionLayout, last: Stamp) -> PartitionLayout | None:
+    """Read a log whose folder has the same names as before; None if its last segment is gone after all."""
+    segments = (*layout.segments[:-1], replace(layout.segments[-1], size_bytes=last.size_bytes))
+    try:
+        return layout_of(view, layout.folder, segments)
+    except PathNotFoundError:
+        return None
+
+
+def _proven(seen: _Seen, now_ns: int) -> _Seen:
+    """Return a log without the stamp of its last segment's file if a later change might not change that."""
+    folder, last = seen.stamps
+    return seen if _is_proof(last, now_ns) else replace(seen, stamps=(folder, None))
+
+
+def _is_proof(stamp: Stamp | None, now_ns: int) -> bool:
+    return stamp is not None and is_settled(stamp, now_ns)

@@ -17,6 +17,7 @@ from sparklog.topic.places import live
 from sparklog.topic.places.discovery import discover, layouts_by_partition
 from sparklog.topic.places.live import LiveLogs
 from tests.build import Record, control_batch, v2_batch, write_partition
+from tests.growth import Work, counted_work
 from tests.log.logs import batch
 from tests.spark.stream.test_reader import append
 
@@ -228,3 +229,63 @@ def test_change_that_leaves_the_same_stamp_is_seen_while_it_is_fresh(
     monkeypatch.setattr(live, "wall_clock_ns", lambda: time_ns + 60_000_000_000)
     assert ends(logs, tmp_path) == {"t-0": (0, 21)}
     assert logs._seen
+
+
+def segments(folder: Path, count: int) -> int:
+    """Write segments of three records each; the end offset."""
+    for row in range(count):
+        append(folder, 3 * row, 3)
+        (folder / f"{3 * row + 3:020}.log").touch()
+    return 3 * count
+
+
+@pytest.mark.parametrize("is_committed", [False, True])
+def test_look_at_a_log_that_has_grown_works_the_same_with_many_segments(tmp_path: Path, is_committed: bool) -> None:
+    found = list[Work]()
+    for count in (10, 30, 90):
+        path = tmp_path / f"logs{count}"
+        end = segments(path / "t-0", count)
+        age(path)
+        logs = LiveLogs(is_committed=is_committed)
+        partitions = discover([path]).partitions
+        logs.look(partitions)
+        for more in (1, 2):
+            append(path / "t-0", end, 1)
+            end += 1
+            with counted_work() as work:
+                (log,) = logs.look(partitions).values()
+            assert (log.latest, len(log.layout.segments)) == (end, count + 1), more
+        found.append(work)
+    assert [(each.calls, each.names) for each in found] == [(found[0].calls, 0)] * 3
+    # The text of an offset has more digits in a longer log.
+    assert max(each.read_bytes for each in found) < 1.1 * found[0].read_bytes
+
+
+def test_growth_of_a_log_whose_last_segment_was_replaced_is_seen(tmp_path: Path) -> None:
+    end = segments(tmp_path / "t-0", 3)
+    age(tmp_path)
+    logs = LiveLogs(is_committed=False)
+    ends(logs, tmp_path)
+    append(tmp_path / "t-0", end, 2)
+    assert ends(logs, tmp_path) == {"t-0": (0, end + 2)}
+    # Retention, a roll and a cut each change the folder.
+    (tmp_path / "t-0" / f"{0:020}.log").rename(tmp_path / "t-0" / f"{0:020}.log.deleted")
+    assert ends(logs, tmp_path) == {"t-0": (3, end + 2)}
+    age(tmp_path)
+    assert ends(logs, tmp_path) == {"t-0": (3, end + 2)}
+    (tmp_path / "t-0" / f"{end:020}.log").unlink()
+    assert ends(logs, tmp_path) == {"t-0": (3, end)}
+
+
+def test_growth_of_a_preallocated_file_is_seen(tmp_path: Path) -> None:
+    append(tmp_path / "t-0", 0, 2)
+    (last,) = (tmp_path / "t-0").glob("*.log")
+    written = last.read_bytes()
+    last.write_bytes(written.ljust(4096, b"\0"))
+    age(tmp_path)
+    logs = LiveLogs(is_committed=False)
+    assert ends(logs, tmp_path) == {"t-0": (0, 2)}
+    with last.open("r+b") as file:
+        file.seek(len(written))
+        file.write(batch(2, 3))
+    assert ends(logs, tmp_path) == {"t-0": (0, 5)}
