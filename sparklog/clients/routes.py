@@ -116,8 +116,8 @@ class Routes:
 
     def config(self, topic: str) -> LogConfig:
         """Return this producer's settings for a topic's batches, with the topic's current stored properties."""
-        stored = self._manager.stored()
-        return self._manager.config(topic, self._settings.log_config(stored.get(topic, {})), stored)
+        stored = self._manager.configs(topic)
+        return self._manager.config(topic, self._settings.log_config(stored), {topic: stored})
 
     def config_of_log(self, folder: PartitionFolder) -> LogConfig:
         """Return the properties for opening a log.

@@ -3,8 +3,8 @@
 It works like Kafka's LogManager, without a broker: a new partition goes to the log directory with the fewest
 partitions; a deleted topic's folders are renamed to ``<topic>-<n>.<uuid>-delete`` at once, so that nobody opens them,
 and their files are removed after ``file.delete.delay.ms``, so that readers can finish. No thread runs for that: the
-time is in the folder's name, and `LogManager.remove_deleted`, or a change of a topic a second after the last, removes
-folders that are due.
+time is in the folder's name, and `LogManager.remove_deleted` removes folders that are due, as does the next change of a
+topic, once a second at most.
 
 Properties are in ``topics.properties``; see `sparklog.topic.write.configs`.
 
@@ -141,7 +141,10 @@ class LogManager:
         InvalidOptionError
             The file is malformed.
         """
-        return self.stored().get(topic, {})
+        found: dict[str, str] = {}
+        for directory in self.directories:
+            found.update(stored_configs(directory).get(topic, {}))
+        return found
 
     def stored(self) -> dict[str, dict[str, str]]:
         """Return the stored properties of all topics; see `sparklog.topic.write.configs.stored_configs`."""
@@ -153,7 +156,7 @@ class LogManager:
 
     def config(self, topic: str, given: LogConfig | None = None, stored: StoredConfigs | None = None) -> LogConfig:
         """Return a topic's configuration: ``given``, else the stored properties, else the defaults."""
-        return topic_config(topic, given or LogConfig(), self.stored() if stored is None else stored)
+        return topic_config(topic, given or LogConfig(), {topic: self.configs(topic)} if stored is None else stored)
 
     def alter_configs(self, topic: str, changes: Mapping[str, str | None]) -> dict[str, str]:
         """Change the properties that ``topics.properties`` has for a topic; None removes one.
