@@ -126,8 +126,7 @@ class Consumer:
         self._refuse_closed()
         if self._subscription.is_active:
             raise IllegalStateError("topics are subscribed to: call unsubscribe before assign")
-        folders = self._folders_of(partitions)
-        self._read(folders)
+        self._read(folders := self._folders_of(partitions))
         self._is_assigned = bool(folders)
 
     def unsubscribe(self) -> None:
@@ -154,8 +153,7 @@ class Consumer:
     def partitions_for_topic(self, topic: str) -> set[int] | None:
         """Return the partitions of a topic; None if it does not exist."""
         self._refuse_closed()
-        folders = self._manager.folders.by_topic().get(topic)
-        return None if folders is None else set(folders)
+        return set(self._manager.folders.by_topic().get(topic, ())) or None
 
     def poll(
         self, timeout_ms: float = 0, max_records: int | None = None, max_bytes: int | None = None
@@ -400,6 +398,7 @@ class Consumer:
         self._fetcher.assign(folders)
 
     def _folders_of(self, partitions: Partitions) -> dict[TopicPartition, PartitionFolder]:
+        self._refuse_closed()
         wanted = [named_partition(each) for each in partitions]
         found = self._manager.folders.find_partitions(wanted)
         for at in wanted:
@@ -409,7 +408,6 @@ class Consumer:
 
     def _readers(self, partitions: Partitions) -> dict[TopicPartition, LogReader]:
         """Return readers of partitions as they were at one time."""
-        self._refuse_closed()
         layouts = layouts_by_partition(self._folders_of(partitions).values())
         return {at: LogReader(layout) for at, layout in layouts.items()}
 
