@@ -7,10 +7,12 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from itertools import count
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
 from sparklog.clients.consumer import Consumer
+from sparklog.clients.fetcher import Fetcher
 from sparklog.clients.producer import Producer
 from sparklog.errors import UnknownTopicOrPartitionError
 from sparklog.log.files import TopicPartition
@@ -91,6 +93,16 @@ def test_partitions_of_a_call_are_looked_at_together(tmp_path: Path) -> None:
     one, some, many = found
     assert many.read_bytes == some.read_bytes == one.read_bytes
     assert (many.calls - one.calls) / 899 <= (some.calls - one.calls) / 99 * 1.1
+
+
+def test_poll_gives_all_partitions_their_positions_at_once(tmp_path: Path) -> None:
+    make_partitions(tmp_path, 100)
+    consumer = Consumer(tmp_path)
+    consumer.subscribe(pattern="topic-")
+    with patch.object(Fetcher, "_locate_all", autospec=True, side_effect=Fetcher._locate_all) as located:
+        consumer.poll(0)
+        assert located.call_count == 1
+    assert {consumer.position(at) for at in consumer.assignment()} == {0}
 
 
 def test_first_send_to_a_topic_lists_nothing(tmp_path: Path) -> None:
