@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from typing import Any, Self
 
 from sparklog.clients.commits import COMMIT_SECONDS, Commits
@@ -29,14 +28,13 @@ from sparklog.clients.settings import ConsumerSettings
 from sparklog.clients.subscription import Subscription
 from sparklog.errors import IllegalStateError, InvalidOptionError, UnknownTopicOrPartitionError
 from sparklog.log.files import TopicPartition
-from sparklog.log.layout import read_layout
 from sparklog.log.places import PartitionFolder
 from sparklog.log.reader import LogReader
 from sparklog.storage.process import process_id
 from sparklog.storage.registry import PathText
 from sparklog.topic.internal.given_offsets import ConsumerGroupMetadata, named_partition
 from sparklog.topic.log_manager import LogManager
-from sparklog.topic.places.discovery import INTERNAL_PREFIX
+from sparklog.topic.places.discovery import INTERNAL_PREFIX, layouts_by_partition
 
 Partitions = Iterable[tuple[str, int]]
 
@@ -128,8 +126,7 @@ class Consumer:
         self._refuse_closed()
         if self._subscription.is_active:
             raise IllegalStateError("topics are subscribed to: call unsubscribe before assign")
-        folders = {at: self._folder_of(at) for at in map(named_partition, partitions)}
-        self._read(folders)
+        self._read(folders := self._folders_of(partitions))
         self._is_assigned = bool(folders)
 
     def unsubscribe(self) -> None:
@@ -151,14 +148,12 @@ class Consumer:
     def topics(self) -> set[str]:
         """Return the existing topics, without Kafka's own."""
         self._refuse_closed()
-        return {topic for topic in self._manager.topics() if not topic.startswith(INTERNAL_PREFIX)}
+        return {topic for topic in self._manager.folders.by_topic() if not topic.startswith(INTERNAL_PREFIX)}
 
     def partitions_for_topic(self, topic: str) -> set[int] | None:
         """Return the partitions of a topic; None if it does not exist."""
         self._refuse_closed()
-        with suppress(UnknownTopicOrPartitionError):
-            return set(self._manager.partitions(topic))
-        return None
+        return set(self._manager.folders.by_topic().get(topic, ())) or None
 
     def poll(
         self, timeout_ms: float = 0, max_records: int | None = None, max_bytes: int | None = None
@@ -289,13 +284,13 @@ class Consumer:
 
     def beginning_offsets(self, partitions: Partitions, timeout_ms: Any = None) -> dict[TopicPartition, int]:  # noqa: ARG002
         """Return the log start offsets of partitions, which need not be assigned."""
-        return {at: self._reader(at).start_offset for at in map(named_partition, partitions)}
+        return {at: log.start_offset for at, log in self._readers(partitions).items()}
 
     def end_offsets(self, partitions: Partitions, timeout_ms: Any = None) -> dict[TopicPartition, int]:  # noqa: ARG002
         """Return the ends of partitions: the offset of the next record, or the last stable offset."""
         is_committed = self._settings.isolation_level == "read_committed"
-        readers = {at: self._reader(at) for at in map(named_partition, partitions)}
-        return {at: log.last_stable_offset if is_committed else log.end_offset for at, log in readers.items()}
+        logs = self._readers(partitions)
+        return {at: log.last_stable_offset if is_committed else log.end_offset for at, log in logs.items()}
 
     def offsets_for_times(
         self,
@@ -311,7 +306,8 @@ class Consumer:
         InvalidOptionError
             A time is before 1970, or not valid.
         """
-        return {(at := named_partition(each)): first_from(self._reader(at), ms) for each, ms in timestamps.items()}
+        logs = self._readers(timestamps)
+        return {(at := named_partition(each)): first_from(logs[at], ms) for each, ms in timestamps.items()}
 
     def commit(self, offsets: Mapping[tuple[str, int], Any] | None = None, timeout_ms: float | None = None) -> None:
         """Commit offsets of the group, in one step, and return when they are on the disk.
@@ -401,15 +397,19 @@ class Consumer:
         self._commits.commit_if_due(self._fetcher.positions, is_last=True)
         self._fetcher.assign(folders)
 
-    def _folder_of(self, at: TopicPartition) -> PartitionFolder:
-        folders = self._manager.partitions(at.topic)
-        if at.partition not in folders:
-            raise UnknownTopicOrPartitionError(f"no partition {at.partition} of {at.topic} in {self._manager!r}")
-        return folders[at.partition]
-
-    def _reader(self, at: TopicPartition) -> LogReader:
+    def _folders_of(self, partitions: Partitions) -> dict[TopicPartition, PartitionFolder]:
         self._refuse_closed()
-        return LogReader(read_layout(self._folder_of(at)))
+        wanted = [named_partition(each) for each in partitions]
+        found = self._manager.folders.find_partitions(wanted)
+        for at in wanted:
+            if at not in found and self._manager.partitions(at.topic):
+                raise UnknownTopicOrPartitionError(f"no partition {at.partition} of {at.topic} in {self._manager!r}")
+        return found
+
+    def _readers(self, partitions: Partitions) -> dict[TopicPartition, LogReader]:
+        """Return readers of partitions as they were at one time."""
+        layouts = layouts_by_partition(self._folders_of(partitions).values())
+        return {at: LogReader(layout) for at, layout in layouts.items()}
 
     def _assigned(self, partition: tuple[str, int]) -> TopicPartition:
         at = named_partition(partition)

@@ -197,7 +197,8 @@ class Fetcher:
         each = self.partitions[at]
         if each.position is None and each.log is None:
             self.look()
-        self._locate_all()
+        if each.position is None:
+            self._locate_all()
         if each.position is None and each.log is not None:
             each.seek(self._reset_to(at, each.log))
         return each.position

@@ -133,17 +133,18 @@ class Routes:
             )
         return self.config(folder.topic)
 
-    def _folders(self, topic: str) -> dict[int, PartitionFolder]:
+    def _folders(self, topic: str) -> Mapping[int, PartitionFolder]:
         manager = self._manager
-        if topic not in manager.topics():
-            if not self._settings.allow_auto_create_topics:
-                raise UnknownTopicOrPartitionError(
-                    f"no topic {topic!r} in {manager!r}, and allow_auto_create_topics is off"
-                )
+        folders = manager.folders.find(topic)
+        if not folders and self._settings.allow_auto_create_topics:
             # Another process may be faster.
             with suppress(TopicAlreadyExistsError):
-                manager.create_topic(topic)
-        folders = manager.partitions(topic)
+                return manager.create_topic(topic)
+        elif not folders and topic not in manager.folders.by_topic():
+            raise UnknownTopicOrPartitionError(
+                f"no topic {topic!r} in {manager!r}, and allow_auto_create_topics is off"
+            )
+        folders = folders or manager.partitions(topic)
         if list(folders) != list(range(len(folders))):
             raise UnknownTopicOrPartitionError(
                 f"partitions {', '.join(map(str, folders))} of {topic} are here, and so not all of them: name all "

@@ -54,12 +54,9 @@ class Subscription:
         if time.monotonic() < self.due:
             return None
         self._found_seconds = time.monotonic()
-        return {
-            TopicPartition(topic, number): folder
-            for topic in manager.topics()
-            if topic in self.topics or self._matches(topic)
-            for number, folder in manager.partitions(topic).items()
-        }
+        folders = manager.folders.by_topic()
+        topics = sorted(self.topics & folders.keys()) if self.pattern is None else filter(self._matches, folders)
+        return {TopicPartition(topic, number): folder for topic in topics for number, folder in folders[topic].items()}
 
     def _matches(self, topic: str) -> bool:
         return self.pattern is not None and not topic.startswith(INTERNAL_PREFIX) and bool(self.pattern.match(topic))

@@ -233,19 +233,36 @@ class FolderNames:
     def __init__(self, directory: LogDirectory, names: tuple[Name, ...]) -> None:
         self.names = names
         self._directory = directory
-        self._topics: dict[str, dict[int, PartitionFolder]] | None = None
+        self._parsed: tuple[dict[str, dict[int, PartitionFolder]], tuple[str, ...]] | None = None
 
     @property
     def topics(self) -> Mapping[str, Mapping[int, PartitionFolder]]:
         """The folders of partitions by topic and number, ascending."""
-        if self._topics is None:
+        return self._parse()[0]
+
+    @property
+    def others(self) -> tuple[str, ...]:
+        """The names of all other folders."""
+        return self._parse()[1]
+
+    @property
+    def partitions(self) -> int:
+        """How many partitions there are."""
+        return sum(map(len, self.topics.values()))
+
+    def _parse(self) -> tuple[dict[str, dict[int, PartitionFolder]], tuple[str, ...]]:
+        if self._parsed is None:
             found: dict[str, dict[int, PartitionFolder]] = {}
-            for each in self.names:
-                at = parse_partition_folder(each.name) if each.is_folder else None
-                if at is not None:
+            others = []
+            for name in (each.name for each in self.names if each.is_folder):
+                at = parse_partition_folder(name)
+                if at is None:
+                    others.append(name)
+                else:
                     found.setdefault(at.topic, {})[at.partition] = PartitionFolder(self._directory, *at)
-            self._topics = {topic: dict(sorted(folders.items())) for topic, folders in sorted(found.items())}
-        return self._topics
+            topics = {topic: dict(sorted(folders.items())) for topic, folders in sorted(found.items())}
+            self._parsed = topics, tuple(others)
+        return self._parsed
 
 
 _names: LastUsed[tuple[LogDirectory, str], _Known[FolderNames]] = LastUsed(_PLACES_MAX)

@@ -3,8 +3,8 @@
 It works like Kafka's LogManager, without a broker: a new partition goes to the log directory with the fewest
 partitions; a deleted topic's folders are renamed to ``<topic>-<n>.<uuid>-delete`` at once, so that nobody opens them,
 and their files are removed after ``file.delete.delay.ms``, so that readers can finish. No thread runs for that: the
-time is in the folder's name, and the next change of a topic, or `LogManager.remove_deleted`, removes folders that are
-due.
+time is in the folder's name, and `LogManager.remove_deleted` removes folders that are due, as does the next change of a
+topic, once a second at most.
 
 Properties are in ``topics.properties``; see `sparklog.topic.write.configs`.
 
@@ -15,7 +15,10 @@ from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import count as count_from
+from itertools import takewhile
 from typing import Final
 
 from sparklog.errors import (
@@ -29,7 +32,7 @@ from sparklog.errors import (
 from sparklog.log import files
 from sparklog.log.clock import wall_clock_ms
 from sparklog.log.config import LogConfig
-from sparklog.log.files import checked_partition, parse_partition_folder
+from sparklog.log.files import TopicPartition, checked_partition
 from sparklog.log.folders import (
     FolderKind,
     is_proven_directory,
@@ -38,11 +41,13 @@ from sparklog.log.folders import (
     refuse_within_partition,
     what_it_is,
 )
-from sparklog.log.layout import topic_id_of
+from sparklog.log.kept_by_stamp import names_in
+from sparklog.log.layout import DirectoryView, topic_id_of
 from sparklog.log.places import LogDirectory, PartitionFolder, split_path
 from sparklog.storage.capabilities import to_writable
 from sparklog.storage.registry import PathText, paths_of
 from sparklog.topic.places.discovery import place_at
+from sparklog.topic.places.topic_folders import LIST_SECONDS, TopicFolders
 from sparklog.topic.write.configs import (
     StoredConfigs,
     read_properties,
@@ -80,6 +85,13 @@ class LogManager:
     clock : callable
         Returns wall-clock time, ms since the epoch.
 
+    Attributes
+    ----------
+    directories : tuple of LogDirectory
+        The log directories.
+    folders : TopicFolders
+        The folders of all partitions.
+
     Raises
     ------
     InvalidOptionError
@@ -103,14 +115,16 @@ class LogManager:
         _refuse_count(num_partitions)
         self._configs = dict(configs or {})
         LogConfig.from_properties(self._configs)
+        self.folders = TopicFolders(self.directories)
         self._num_partitions, self._lock_timeout_seconds, self._clock = num_partitions, lock_timeout_seconds, clock
+        self._removed_seconds = float("-inf")
 
     def __repr__(self) -> str:
         return f"LogManager({', '.join(each.path for each in self.directories)})"
 
     def topics(self) -> dict[str, int]:
         """Return how many partitions of each topic are here, internal topics included."""
-        return {topic: len(folders) for topic, folders in sorted(self._folders().items())}
+        return {topic: len(folders) for topic, folders in self.folders.by_topic().items()}
 
     def partitions(self, topic: str) -> dict[int, PartitionFolder]:
         """Return the folders of a topic's partitions by partition number, ascending.
@@ -120,11 +134,11 @@ class LogManager:
         UnknownTopicOrPartitionError
             There is no such topic.
         """
-        folders = self._folders()
+        folders = self.folders.by_topic()
         if topic not in folders:
             hint = did_you_mean(topic, list(folders), "create_topic makes it", cutoff=0.6)
             raise UnknownTopicOrPartitionError(f"no topic {topic!r} in {self._where()}: {hint}")
-        return folders[topic]
+        return dict(folders[topic])
 
     def configs(self, topic: str) -> dict[str, str]:
         """Return a topic's stored properties, from ``topics.properties``, else from the cluster's metadata.
@@ -165,7 +179,7 @@ class LogManager:
             A property is unknown or its value wrong; nothing was changed.
         """
         now: dict[str, str] = {}
-        for directory in self._holding(self.partitions(topic)):
+        for directory in self._holding(self.folders.find(topic) or self.partitions(topic)):
             now = update_configs(directory, topic, changes, lock_timeout_seconds=self._lock_timeout_seconds)
         return now
 
@@ -209,21 +223,22 @@ class LogManager:
         count = self._num_partitions if partitions is None else partitions
         _refuse_count(count)
         checked_partition(name, count - 1)
-        there = self._folders().get(name, {})
+        there = self.folders.look_for(name, range(count))
         if 0 in there:
-            raise TopicAlreadyExistsError(f"topic {name!r} is in {self._where()} already, with {len(there)} partitions")
+            known = len(self.folders.by_topic().get(name, there))
+            raise TopicAlreadyExistsError(f"topic {name!r} is in {self._where()} already, with {known} partitions")
         stored = {**self._configs, **(configs or {})}
         config = LogConfig.from_properties(stored)
-        chosen = {number: there.get(number) or folder for number, folder in self._placed(name, count).items()}
+        chosen = {number: there.get(number) or folder for number, folder in self.folders.place(name, count).items()}
         for directory in self._holding(chosen):
             make_directory(directory)
-            self._forget(directory, name)
+            self._forget(directory, name, count)
             if stored:
                 update_configs(directory, name, stored, lock_timeout_seconds=self._lock_timeout_seconds)
         self._forget_commits(name)
         config = topic_config(name, LogConfig(), {name: stored}) if stored else config
         self._make_logs([chosen[number] for number in sorted(chosen, reverse=True)], config, topic_id)
-        self.remove_deleted()
+        self._remove_now_and_then()
         return chosen
 
     def add_partitions(self, topic: str, partitions: int) -> dict[int, PartitionFolder]:
@@ -248,7 +263,7 @@ class LogManager:
         LockedError
             A broker runs on a directory, or another process writes to it.
         """
-        there = self.partitions(topic)
+        there = self.folders.find(topic) or self.partitions(topic)
         _refuse_count(partitions)
         if list(there) != list(range(len(there))):
             raise InvalidOptionError(f"{self._where()} has partitions {listed(list(map(str, there)))} of {topic} only")
@@ -256,9 +271,10 @@ class LogManager:
             raise InvalidOptionError(
                 f"topic {topic!r} has {len(there)} partitions, and is to have {partitions}: partitions are only added"
             )
-        new = {number: folder for number, folder in self._placed(topic, partitions).items() if number not in there}
+        placed = self.folders.place(topic, partitions)
+        new = {number: folder for number, folder in placed.items() if number not in there}
         for directory in self._holding(new):
-            self._forget_starts(directory, topic)
+            self._forget_starts(directory, topic, partitions)
         self._forget_commits(topic)
         self._make_logs(list(new.values()), self.config(topic), topic_id_of(there[0]))
         return new
@@ -272,6 +288,7 @@ class LogManager:
                 lock_timeout_seconds=self._lock_timeout_seconds,
                 storage=folder.storage,
             ).close()
+            self.folders.add(folder)
 
     def delete_topic(self, name: str) -> None:
         """Delete a topic: it disappears at once, and its files are removed after its ``file.delete.delay.ms``.
@@ -284,8 +301,8 @@ class LogManager:
             A log of the topic is open, a broker runs on a directory, or another process writes to it. Some partitions
             may already be deleted; repeat the call.
         """
-        folders = self.partitions(name)
-        due_ms = self._clock() + self.config(name).file_delete_delay_ms
+        folders = self.folders.find(name) or self.partitions(name)
+        due_ms, deleted = self._clock() + self.config(name).file_delete_delay_ms, []
         for directory in self._holding(folders):
             with only_writer(directory, self._lock_timeout_seconds):
                 ours = [folder for folder in folders.values() if folder.directory == directory]
@@ -295,10 +312,12 @@ class LogManager:
                     token = secrets.token_hex(_TOKEN_BYTES)[:_TOKEN_DIGITS]
                     gone = files.deleted_folder_name(folder.name, due_ms, token)
                     directory.writable.rename(folder.location, directory.file(gone))
+                    deleted.append((directory, gone))
                 directory.writable.sync_folder(directory.path)
-            self._forget(directory, name)
+            self._forget(directory, name, max(folders) + 1)
         self._forget_commits(name)
-        self.remove_deleted()
+        self._remove_due(deleted)
+        self._remove_now_and_then()
 
     def remove_deleted(self) -> list[str]:
         """Remove the files of deleted partitions whose delay has passed.
@@ -309,76 +328,63 @@ class LogManager:
             The paths of the removed folders. A folder that cannot be removed gets a warning, and is tried again next
             time.
         """
+        self._removed_seconds = time.monotonic()
+        return self._remove_due(
+            (directory, name) for directory in self.directories for name in names_in(directory).others
+        )
+
+    def _remove_now_and_then(self) -> None:
+        if time.monotonic() - self._removed_seconds > LIST_SECONDS:
+            self.remove_deleted()
+
+    def _remove_due(self, names: Iterable[tuple[LogDirectory, str]]) -> list[str]:
         removed = []
-        for directory in self.directories:
-            for each in directory.storage.names(directory.path) if _is_there(directory) else ():
-                due_ms = files.deletion_due_ms(each.name) if each.is_folder else None
-                if due_ms is None or due_ms > self._clock():
-                    continue
-                try:
-                    remove_folder(directory, each.name)
-                    removed.append(directory.file(each.name))
-                except SeglogError as error:
-                    _log.warning("%s: a deleted partition could not be removed yet", error)
+        for directory, name in names:
+            due_ms = files.deletion_due_ms(name)
+            if due_ms is None or due_ms > self._clock():
+                continue
+            try:
+                remove_folder(directory, name)
+                removed.append(directory.file(name))
+            except SeglogError as error:
+                _log.warning("%s: a deleted partition could not be removed yet", error)
         return removed
-
-    def _folders(self) -> dict[str, dict[int, PartitionFolder]]:
-        found: dict[str, dict[int, PartitionFolder]] = {}
-        for directory in self.directories:
-            for each in directory.storage.names(directory.path) if _is_there(directory) else ():
-                at = parse_partition_folder(each.name) if each.is_folder else None
-                if at is None:
-                    continue
-                folder = PartitionFolder(directory, *at)
-                other = found.setdefault(at.topic, {}).setdefault(at.partition, folder)
-                if other != folder:
-                    raise InvalidOptionError(
-                        f"{at} is in two log directories, {other.location} and {folder.location}: move one away"
-                    )
-        return {topic: dict(sorted(folders.items())) for topic, folders in found.items()}
-
-    def _placed(self, topic: str, count: int) -> dict[int, PartitionFolder]:
-        """Choose a log directory for each partition: the first with the fewest partitions."""
-        counts = dict.fromkeys(self.directories, 0)
-        for folders in self._folders().values():
-            for folder in folders.values():
-                counts[folder.directory] += 1
-        placed = {}
-        for number in range(count):
-            directory = min(self.directories, key=counts.__getitem__)
-            counts[directory] += 1
-            placed[number] = PartitionFolder(directory, topic, number)
-        return placed
 
     def _holding(self, folders: Mapping[int, PartitionFolder]) -> list[LogDirectory]:
         """Return the directories of some partitions."""
         within = {folder.directory for folder in folders.values()}
         return [directory for directory in self.directories if directory in within]
 
-    def _forget(self, directory: LogDirectory, topic: str) -> None:
+    def _forget(self, directory: LogDirectory, topic: str, count: int) -> None:
         """Remove a missing topic's properties and checkpoint entries, which a new topic of its name must not get."""
         known = read_properties(directory).get(topic)
         if known:
             gone: dict[str, str | None] = dict.fromkeys(known)
             update_configs(directory, topic, gone, lock_timeout_seconds=self._lock_timeout_seconds)
-        self._forget_starts(directory, topic)
+        self._forget_starts(directory, topic, count)
 
-    def _forget_starts(self, directory: LogDirectory, topic: str) -> None:
+    def _forget_starts(self, directory: LogDirectory, topic: str, count: int) -> None:
         """Remove the entries of missing partitions from the checkpoints of a directory."""
+
+        def is_gone(at: TopicPartition) -> bool:
+            return at.topic == topic and not directory.storage.is_folder(directory.file(str(at)))
+
         with only_writer(directory, self._lock_timeout_seconds):
-            there = {each.name for each in directory.storage.names(directory.path) if each.is_folder}
+            view = DirectoryView(directory)
             for name in _CHECKPOINTS:
-                keep_offsets(directory, name, lambda at: at.topic != topic or str(at) in there)
+                known = view.offsets(name)
+                # One that seems empty may be damaged, and is refused then.
+                if not known or any(map(is_gone, _lines_of(topic, count, known))):
+                    keep_offsets(directory, name, lambda at: not is_gone(at))
 
     def _forget_commits(self, topic: str) -> None:
         """Remove groups' offsets of missing partitions of a topic; any directory may have some."""
-        there = self._folders().get(topic, {})
         for directory in self.directories:
             if directory.storage.stamp(directory.file(files.GROUP_OFFSETS)) is not None:
                 with only_writer(directory, self._lock_timeout_seconds):
                     forget_offsets(
                         directory,
-                        lambda at: at.topic == topic and at.partition not in there,
+                        lambda at: at.topic == topic and not self.folders.look_for(topic, [at.partition]),
                         self._clock(),
                         self._lock_timeout_seconds,
                     )
@@ -402,8 +408,10 @@ def _directory_at(path: PathText) -> LogDirectory:
     return directory
 
 
-def _is_there(directory: LogDirectory) -> bool:
-    return directory.storage.is_folder(directory.path)
+def _lines_of(topic: str, count: int, known: Mapping[TopicPartition, int]) -> list[TopicPartition]:
+    """Return the partitions of a topic with a line in a checkpoint: the first ``count``, and on until one has none."""
+    numbers = takewhile(lambda number: number < count or TopicPartition(topic, number) in known, count_from())
+    return [at for number in numbers if (at := TopicPartition(topic, number)) in known]
 
 
 def _refuse_count(count: int) -> None:

@@ -95,6 +95,8 @@ def test_directory_that_rests_is_listed_once(tmp_path: Path, directory: LogDirec
     settle(tmp_path)
     first = names_in(directory)
     assert {topic: list(folders) for topic, folders in first.topics.items()} == {"__internal": [0], "events": [9, 10]}
+    assert first.others == ("events-0.0123456789abcdef0123456789abcdef-delete",)
+    assert first.partitions == 3
     with counted_work() as work:
         assert names_in(directory) is first
     assert (work.calls, work.names) == (1, 0)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import shutil
+import time
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
 import sparklog
 from sparklog.errors import (
+    CorruptCheckpointError,
     InvalidOptionError,
     InvalidTopicError,
     LockedError,
@@ -20,6 +23,7 @@ from sparklog.log.checkpoints import encode_offset_checkpoint, parse_offset_chec
 from sparklog.log.files import TopicPartition
 from sparklog.log.layout import topic_id_of
 from sparklog.topic.log_manager import LogManager
+from tests.growth import SIZES, counted_work, make_partitions
 from tests.topic.staged import findings
 
 
@@ -118,6 +122,67 @@ def test_deleted_topic_is_gone_at_once_and_its_files_later(tmp_path: Path) -> No
     assert len(manager.remove_deleted()) == 2
     assert list(tmp_path.glob("*-delete")) == []
     assert manager.topics() == {"a": 1, "b": 1}
+
+
+def test_topic_without_a_delay_is_removed_at_once_also_in_a_loop(tmp_path: Path) -> None:
+    manager = LogManager(tmp_path, configs={"file.delete.delay.ms": "0"})
+    for name in ("a", "b", "c"):
+        manager.create_topic(name, 2)
+        manager.delete_topic(name)
+        assert not [each for each in tmp_path.iterdir() if each.is_dir()]
+
+
+def test_new_topic_gets_no_checkpoint_entries_of_an_earlier_one(tmp_path: Path) -> None:
+    manager = LogManager(tmp_path)
+    sparklog.PartitionLog.open(tmp_path / "a-3").close()
+    names = ("log-start-offset-checkpoint", "cleaner-offset-checkpoint")
+    lines = {TopicPartition(topic, number): 7 for topic in ("a", "b") for number in range(6)}
+    for name in names:
+        (tmp_path / name).write_bytes(encode_offset_checkpoint(lines))
+    manager.create_topic("a", 2)
+    for name in names:
+        found = parse_offset_checkpoint((tmp_path / name).read_bytes(), "")
+        assert sorted(at.partition for at in found if at.topic == "a") == [3]
+        assert sorted(at.partition for at in found if at.topic == "b") == list(range(6))
+    (tmp_path / names[0]).write_bytes(encode_offset_checkpoint(lines))
+    (tmp_path / "a-3").rename(tmp_path / "a-2")
+    manager.add_partitions("a", 4)
+    found = parse_offset_checkpoint((tmp_path / names[0]).read_bytes(), "")
+    assert sorted(at.partition for at in found if at.topic == "a") == [0, 1, 2]
+
+
+def test_damaged_checkpoint_is_refused_before_a_topic_is_made(tmp_path: Path) -> None:
+    (tmp_path / "log-start-offset-checkpoint").write_text("0\n1\n")
+    with pytest.raises(CorruptCheckpointError):
+        LogManager(tmp_path).create_topic("a")
+    assert LogManager(tmp_path).topics() == {}
+
+
+def test_topics_that_are_made_extended_and_deleted_one_by_one_list_the_directory_seldom(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def open_log(path: str, *_: object, **__: object) -> Mock:
+        Path(path).mkdir()
+        return Mock()
+
+    # Opening a log lists its directory as well.
+    monkeypatch.setattr("sparklog.topic.log_manager.LogWriter.open", open_log)
+    monkeypatch.setattr("sparklog.topic.log_manager.make_directory", lambda _: None)
+    for size in SIZES:
+        make_partitions(tmp_path / str(size), size)
+        manager = LogManager(tmp_path / str(size))
+        begun = time.monotonic()
+        with counted_work() as work:
+            for number in range(20):
+                manager.create_topic(f"new-{number}", 2)
+            for number in range(20):
+                manager.add_partitions(f"new-{number}", 3)
+                manager.alter_configs(f"new-{number}", {})
+            for number in range(20):
+                manager.delete_topic(f"new-{number}")
+        assert manager.topics() == {f"topic-{number:05d}": 10 for number in range(size // 10)}
+        # A list for the names and one for what is to be removed, each once a second.
+        assert work.names <= (size + 130) * 2 * (time.monotonic() - begun + 1)
 
 
 def test_topic_with_an_open_log_is_not_deleted(tmp_path: Path) -> None:

@@ -28,6 +28,7 @@ from sparklog.errors import InvalidOptionError, PathNotFoundError, StorageError,
 from sparklog.log import layout
 from sparklog.log.files import PARTITION_MAX, TopicPartition, parse_partition_folder, topic_of_passed_over
 from sparklog.log.folders import Folder, FolderKind, holds_segments, listed, look_at, what_it_is
+from sparklog.log.kept_by_stamp import names_in
 from sparklog.log.layout import PartitionLayout
 from sparklog.log.places import LogDirectory, PartitionFolder, split_path
 from sparklog.storage.base import Name, Storage
@@ -350,7 +351,11 @@ def _partition_folders(
 
 def partitions_in(directory: LogDirectory, topic: str) -> tuple[PartitionFolder, ...]:
     """Return the partitions of a topic in a log directory; empty if it has none."""
-    return _partition_folders(directory, directory.storage.names(directory.path), topic)
+    names = names_in(directory)
+    for name in names.others:
+        if topic_of_passed_over(name) == topic:
+            _warn_of_number(directory, name)
+    return tuple(names.topics.get(topic, {}).values())
 
 
 @lru_cache(maxsize=1024)

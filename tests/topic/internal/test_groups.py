@@ -13,6 +13,7 @@ from sparklog.log.group_offsets import OffsetCommit
 from sparklog.topic.internal import groups, views
 from sparklog.topic.internal.groups import committed_by_groups, group_logs, partition_of_group
 from sparklog.write.group_offsets import commit_group_offsets
+from tests.growth import counted_work, settle
 from tests.places import directory_at
 from tests.topic.groups import commits, write_groups, write_shop
 
@@ -146,3 +147,17 @@ def test_log_in_two_places_is_not_passed_over_where_a_file_of_ours_has_the_group
         commit_group_offsets(directory_at(tmp_path / name), "g", {at: OffsetCommit(2, "", 10)})
     with pytest.raises(InvalidOptionError, match="is in two places"):
         committed("g", tmp_path / "one", tmp_path / "two")
+
+
+def test_logs_of_groups_in_a_directory_at_rest_are_found_without_a_listing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for name in ("__consumer_offsets-0", "__consumer_offsets-10", "__consumer_offsets-02", "other-02"):
+        (tmp_path / name).mkdir()
+    settle(tmp_path)
+    assert list(group_logs([directory_at(tmp_path)]).folders) == [0, 10]
+    assert "__consumer_offsets-02 is passed over" in caplog.text
+    assert "other-02" not in caplog.text
+    with counted_work() as work:
+        assert list(group_logs([directory_at(tmp_path)]).folders) == [0, 10]
+    assert work.names == 0
