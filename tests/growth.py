@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from sparklog.storage.local_writing import LocalWritableFile, LocalWritableStora
 SIZES: Final = (100, 300, 900)
 """How many partitions a directory has, in turn."""
 _CLASSES: Final = (LocalStorage, LocalWritableStorage, LocalFile, LocalWritableFile)
+_MINUTE_NS: Final = 60_000_000_000
 _WITHOUT_WORK: Final = {"close", "beneath", "absolute"}
 
 
@@ -114,7 +116,8 @@ def assert_does_not_grow(tmp_path: Path, act: Callable[[Path], object], *, most:
 
 
 def settle(directory: Path) -> None:
-    """Make a directory and its files look as if nobody had changed them for a minute."""
+    """Make a directory and its files look as if nobody had changed them for a minute; those that do keep their time."""
     for path in [directory, *(each for each in directory.iterdir() if each.is_file())]:
         found = path.stat()
-        os.utime(path, ns=(found.st_atime_ns, found.st_mtime_ns - 60_000_000_000))
+        if found.st_mtime_ns > time.time_ns() - _MINUTE_NS // 2:
+            os.utime(path, ns=(found.st_atime_ns, found.st_mtime_ns - _MINUTE_NS))

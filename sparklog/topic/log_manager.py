@@ -360,7 +360,7 @@ class LogManager:
         with only_writer(directory, self._lock_timeout_seconds):
             there = {each.name for each in directory.storage.names(directory.path) if each.is_folder}
             for name in _CHECKPOINTS:
-                keep_offsets(directory, name, lambda at: at.topic != topic or str(at) in there)
+                keep_offsets(directory, name, topic, lambda at: str(at) in there)
 
     def _forget_commits(self, topic: str) -> None:
         """Remove groups' offsets of missing partitions of a topic; any directory may have some."""

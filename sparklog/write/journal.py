@@ -87,8 +87,8 @@ def apply_journal(directory: LogDirectory, decided: Journal | None = None) -> Jo
 def _make_folders(directory: LogDirectory, logs: Iterable[str]) -> None:
     """Make the folders of new logs. Their names are on the disk before anything is put into them."""
     storage = directory.writable
-    missing = set(logs).difference(entry.name for entry in storage.names(directory.path) if entry.is_folder)
-    for name in sorted(missing):
+    missing = sorted(name for name in logs if not storage.is_folder(directory.file(name)))
+    for name in missing:
         storage.make_folder(directory.file(name))
     if missing:
         storage.sync_folder(directory.path)

@@ -15,12 +15,13 @@ from typing import Any, Final
 
 from sparklog.errors import NOTHING_VISIBLE, WILL_BE_VISIBLE, CommitError, PathNotFoundError, SeglogError, outcome
 from sparklog.log import files
-from sparklog.log.checkpoints import encode_offset_checkpoint, parse_offset_checkpoint
+from sparklog.log.checkpoints import encode_offset_checkpoint
 from sparklog.log.config import LogConfig
 from sparklog.log.files import TopicPartition, parse_partition_folder
 from sparklog.log.group_offsets import GroupOffsets
 from sparklog.log.journal import Journal, Move, Rename, pending
 from sparklog.log.layout import DirectoryView
+from sparklog.log.offset_checkpoints import read_offsets
 from sparklog.log.places import LogDirectory, split_path
 from sparklog.record.batches.producer_stamps import TransactionProducer
 from sparklog.topic.write.configs import topic_config
@@ -379,9 +380,8 @@ def _of_directory(job: CommitRequest, changes: Mapping[str, PartitionChange], le
     raised = {folder: each.before.end_offset for folder, each in changes.items() if _is_overwritten(job, folder)}
     raised.update({folder: each.start_offset for folder, each in job.bounds.items() if each.start_offset is not None})
     if raised:
-        path = job.directory.file(files.LOG_START_CHECKPOINT)
-        starts = parse_offset_checkpoint(job.directory.storage.read_small(path) or b"", path)
-        starts.update({_named(folder): offset for folder, offset in raised.items()})
+        known = read_offsets(job.directory, files.LOG_START_CHECKPOINT)
+        starts = {**known, **{_named(folder): offset for folder, offset in raised.items()}}
         moves.append(_replacing(job, files.LOG_START_CHECKPOINT, encode_offset_checkpoint(starts)))
     if job.transaction is not None:
         moves.append(_replacing(job, files.TXN_VERSIONS, ledger.after(job.transaction).encode()))
