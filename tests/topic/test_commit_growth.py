@@ -39,13 +39,13 @@ AT_MOST_OF_EACH = {
     # And what the commit appends to them, and to its snapshot and its checkpoint of epochs.
     "size_bytes": 8,
     "stamp": 6,
-    "open_for_append": 5,
+    "open_for_append": 3,
     # Its snapshot, and its checkpoint of epochs.
     "read_small": 2,
 }
 """How often a commit may ask for each partition."""
-AT_MOST_OF_EACH_NEW = {**AT_MOST_OF_EACH, "open_for_append": AT_MOST_OF_EACH["open_for_append"] + 1}
-"""The same where it begins the log, which gets the file of its id."""
+AT_MOST_OF_EACH_NEW = {**AT_MOST_OF_EACH, "open_for_append": AT_MOST_OF_EACH["open_for_append"] + 3}
+"""The same where it begins the log, which gets its indexes, its checkpoint of epochs, and the file of its id."""
 
 
 def counted_commit(directory: Path, partitions: int, tasks: int = 1, **fields: Any) -> Counter[str]:
