@@ -116,8 +116,8 @@ def assert_does_not_grow(tmp_path: Path, act: Callable[[Path], object], *, most:
 
 
 def settle(directory: Path) -> None:
-    """Make a directory and its files look as if nobody had changed them for a minute; those that do keep their time."""
-    for path in [directory, *(each for each in directory.iterdir() if each.is_file())]:
+    """Make all in a directory look as if nobody had changed it for a minute; files that look so keep their time."""
+    for path in [*directory.rglob("*"), directory]:
         found = path.stat()
         if found.st_mtime_ns > time.time_ns() - _MINUTE_NS // 2:
             os.utime(path, ns=(found.st_atime_ns, found.st_mtime_ns - _MINUTE_NS))

@@ -43,6 +43,7 @@ INDOORS: dict[str, tuple[str, ...]] = {
             "folders",
             "damage",
             "journal",
+            "offset_checkpoints",
             "windows",
             "segment",
             "producer_state",

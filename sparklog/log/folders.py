@@ -160,6 +160,9 @@ def refuse_to_write(folder: PartitionFolder) -> None:
 
 def refuse_within_partition(directory: LogDirectory) -> None:
     """Raise `InvalidOptionError` if a prospective log directory holds a partition's files itself."""
+    if any(directory.storage.identity(directory.file(name)) for name in (files.WRITERS_LOCK, files.LOCK)):
+        # A writer or a broker has taken it for a log directory: its names, one for each log, need not be listed.
+        return
     names = directory.storage.names(directory.path)
     if any(_is_of_partition(each) for each in names) and not any(_is_of_directory(each) for each in names):
         raise InvalidOptionError(

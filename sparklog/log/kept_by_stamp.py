@@ -228,10 +228,13 @@ class FolderNames:
     ----------
     names : tuple of Name
         All names, sorted.
+    files : tuple of str
+        The names of all that is no folder.
     """
 
     def __init__(self, directory: LogDirectory, names: tuple[Name, ...]) -> None:
         self.names = names
+        self.files = tuple(each.name for each in names if not each.is_folder)
         self._directory = directory
         self._parsed: tuple[dict[str, dict[int, PartitionFolder]], tuple[str, ...]] | None = None
 

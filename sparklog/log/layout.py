@@ -10,14 +10,14 @@ import logging
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import Final, TypeVar
 
 from sparklog.errors import CommitError, CorruptBatchError, CorruptCheckpointError, PathNotFoundError, SeglogError
 from sparklog.log import files
-from sparklog.log.checkpoints import parse_offset_checkpoint, parse_topic_id
+from sparklog.log.checkpoints import parse_topic_id
 from sparklog.log.files import TopicPartition
 from sparklog.log.journal import Journal, LogExtent, commit_version
+from sparklog.log.offset_checkpoints import read_offsets
 from sparklog.log.places import LogDirectory, PartitionFolder
 from sparklog.log.segment import OffsetPosition, Segment
 from sparklog.log.segment_listing import list_segments, warn_once
@@ -363,19 +363,9 @@ def _segments_from(segments: tuple[Segment, ...], start_offset: int) -> tuple[Se
 
 def _offsets_in(directory: LogDirectory, name: str, taken: str) -> Mapping[TopicPartition, int]:
     """Read a checkpoint of a log directory; if it is damaged, warn how every log of the directory is ``taken``."""
-    path = directory.file(name)
-    data = directory.storage.read_small(path)
-    if data is None:
-        return {}
     try:
-        return _offsets_of(data, path)
+        return read_offsets(directory, name)
     except CorruptCheckpointError as error:
         if taken:
             warn_once(f"{error}; every log of this directory is taken {taken}")
         return {}
-
-
-@lru_cache(maxsize=4)
-def _offsets_of(data: bytes, path: str) -> Mapping[TopicPartition, int]:
-    """Parse a checkpoint once, not once for each partition that it has a line for."""
-    return parse_offset_checkpoint(data, path)

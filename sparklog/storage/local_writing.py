@@ -10,6 +10,7 @@ import os
 import sys
 from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from typing import ClassVar, Final
 
 from sparklog.errors import StorageError
@@ -20,6 +21,7 @@ from sparklog.storage.lock import claim_folder, claimed_spelling, lock_file
 
 _COPY_BYTES_MAX: Final = 1 << 26
 _SYNCS_AT_ONCE: Final = 16
+_OPEN_AT_ONCE: Final = 256
 
 
 class LocalWritableFile(OpenDescriptor):
@@ -170,29 +172,40 @@ class LocalWritableStorage(LocalStorage):
 
 def _sync_all(paths: Collection[str], opened: Callable[[str], int]) -> None:
     """Sync files or folders in parallel: the disk serves waiting syncs together."""
-    waiting = list(paths)
-
-    def sync_share(first: int) -> None:
-        for path in waiting[first::_SYNCS_AT_ONCE]:
+    if len(paths) < 2:
+        for path in paths:
             _sync(path, opened)
-
-    if len(waiting) < 2:
-        sync_share(0)
         return
+    waiting = list(paths)
     with ThreadPoolExecutor(_SYNCS_AT_ONCE) as pool:
-        for _ in pool.map(sync_share, range(min(_SYNCS_AT_ONCE, len(waiting)))):
-            pass
+        for first in range(0, len(waiting), _OPEN_AT_ONCE):
+            with ExitStack() as held:
+                # They are opened here: threads that open them wait for each other's turn in the interpreter.
+                files = [(path, _held(path, opened, held)) for path in waiting[first : first + _OPEN_AT_ONCE]]
+                list(pool.map(_sync_open, (files[row::_SYNCS_AT_ONCE] for row in range(_SYNCS_AT_ONCE))))
+
+
+def _held(path: str, opened: Callable[[str], int], held: ExitStack) -> int:
+    """Open a file or folder, and leave it to others to close it."""
+    try:
+        descriptor = opened(path)
+    except OSError as error:
+        raise to_write_error(error, path) from error
+    held.callback(os.close, descriptor)
+    return descriptor
+
+
+def _sync_open(files: Collection[tuple[str, int]]) -> None:
+    for path, descriptor in files:
+        try:
+            os.fsync(descriptor)
+        except OSError as error:
+            raise to_write_error(error, path) from error
 
 
 def _sync(path: str, opened: Callable[[str], int]) -> None:
-    try:
-        descriptor = opened(path)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-    except OSError as error:
-        raise to_write_error(error, path) from error
+    with ExitStack() as held:
+        _sync_open([(path, _held(path, opened, held))])
 
 
 def _copied(source: int, position: int, target: int, target_position: int, length_bytes: int) -> int:

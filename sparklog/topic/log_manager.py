@@ -17,8 +17,6 @@ import logging
 import secrets
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import count as count_from
-from itertools import takewhile
 from typing import Final
 
 from sparklog.errors import (
@@ -32,7 +30,7 @@ from sparklog.errors import (
 from sparklog.log import files
 from sparklog.log.clock import wall_clock_ms
 from sparklog.log.config import LogConfig
-from sparklog.log.files import TopicPartition, checked_partition
+from sparklog.log.files import checked_partition
 from sparklog.log.folders import (
     FolderKind,
     is_proven_directory,
@@ -42,7 +40,7 @@ from sparklog.log.folders import (
     what_it_is,
 )
 from sparklog.log.kept_by_stamp import names_in
-from sparklog.log.layout import DirectoryView, topic_id_of
+from sparklog.log.layout import topic_id_of
 from sparklog.log.places import LogDirectory, PartitionFolder, split_path
 from sparklog.storage.capabilities import to_writable
 from sparklog.storage.registry import PathText, paths_of
@@ -232,7 +230,7 @@ class LogManager:
         chosen = {number: there.get(number) or folder for number, folder in self.folders.place(name, count).items()}
         for directory in self._holding(chosen):
             make_directory(directory)
-            self._forget(directory, name, count)
+            self._forget(directory, name)
             if stored:
                 update_configs(directory, name, stored, lock_timeout_seconds=self._lock_timeout_seconds)
         self._forget_commits(name)
@@ -274,7 +272,7 @@ class LogManager:
         placed = self.folders.place(topic, partitions)
         new = {number: folder for number, folder in placed.items() if number not in there}
         for directory in self._holding(new):
-            self._forget_starts(directory, topic, partitions)
+            self._forget_starts(directory, topic)
         self._forget_commits(topic)
         self._make_logs(list(new.values()), self.config(topic), topic_id_of(there[0]))
         return new
@@ -314,7 +312,7 @@ class LogManager:
                     directory.writable.rename(folder.location, directory.file(gone))
                     deleted.append((directory, gone))
                 directory.writable.sync_folder(directory.path)
-            self._forget(directory, name, max(folders) + 1)
+            self._forget(directory, name)
         self._forget_commits(name)
         self._remove_due(deleted)
         self._remove_now_and_then()
@@ -355,27 +353,19 @@ class LogManager:
         within = {folder.directory for folder in folders.values()}
         return [directory for directory in self.directories if directory in within]
 
-    def _forget(self, directory: LogDirectory, topic: str, count: int) -> None:
+    def _forget(self, directory: LogDirectory, topic: str) -> None:
         """Remove a missing topic's properties and checkpoint entries, which a new topic of its name must not get."""
         known = read_properties(directory).get(topic)
         if known:
             gone: dict[str, str | None] = dict.fromkeys(known)
             update_configs(directory, topic, gone, lock_timeout_seconds=self._lock_timeout_seconds)
-        self._forget_starts(directory, topic, count)
+        self._forget_starts(directory, topic)
 
-    def _forget_starts(self, directory: LogDirectory, topic: str, count: int) -> None:
-        """Remove the entries of missing partitions from the checkpoints of a directory."""
-
-        def is_gone(at: TopicPartition) -> bool:
-            return at.topic == topic and not directory.storage.is_folder(directory.file(str(at)))
-
+    def _forget_starts(self, directory: LogDirectory, topic: str) -> None:
+        """Remove the entries of missing partitions of a topic from the checkpoints of a directory."""
         with only_writer(directory, self._lock_timeout_seconds):
-            view = DirectoryView(directory)
             for name in _CHECKPOINTS:
-                known = view.offsets(name)
-                # One that seems empty may be damaged, and is refused then.
-                if not known or any(map(is_gone, _lines_of(topic, count, known))):
-                    keep_offsets(directory, name, lambda at: not is_gone(at))
+                keep_offsets(directory, name, topic, lambda at: directory.storage.is_folder(directory.file(str(at))))
 
     def _forget_commits(self, topic: str) -> None:
         """Remove groups' offsets of missing partitions of a topic; any directory may have some."""
@@ -406,12 +396,6 @@ def _directory_at(path: PathText) -> LogDirectory:
     if kind is not FolderKind.NOTHING:
         refuse_within_partition(directory)
     return directory
-
-
-def _lines_of(topic: str, count: int, known: Mapping[TopicPartition, int]) -> list[TopicPartition]:
-    """Return the partitions of a topic with a line in a checkpoint: the first ``count``, and on until one has none."""
-    numbers = takewhile(lambda number: number < count or TopicPartition(topic, number) in known, count_from())
-    return [at for number in numbers if (at := TopicPartition(topic, number)) in known]
 
 
 def _refuse_count(count: int) -> None:

@@ -357,11 +357,14 @@ class _CommitPlan:
         base_offset, entries = self.tail.segment.base_offset, self._indexes
         self.tail, last_entry = seal(self.tail)
         entries.time_entries += last_entry
+        # Recovery has made both indexes of the segment that was there.
+        has_indexes = self._found.has_segment and base_offset == self._found.state.segment.base_offset
         for suffix, data, position in (
             (files.OFFSET_INDEX, entries.offset_entries, entries.offset_position),
             (files.TIME_INDEX, entries.time_entries, entries.time_position),
         ):
-            self._moves.append(self._small.append(bytes(data), self._path(base_offset, suffix), position))
+            if data or not has_indexes:
+                self._moves.append(self._small.append(bytes(data), self._path(base_offset, suffix), position))
         if entries.transactions:
             path = self._path(base_offset, files.TRANSACTION_INDEX)
             self._moves.append(self._small.append(bytes(entries.transactions), path, self._transactions_bytes(path)))

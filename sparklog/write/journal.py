@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Final
+from typing import Final, Self
 
 import numpy as np
 
-from sparklog.errors import CommitError, PathNotFoundError
+from sparklog.errors import CommitError, PathNotFoundError, StorageError
 from sparklog.log import files
 from sparklog.log.damage import is_zero
 from sparklog.log.files import offset_file_name
@@ -20,6 +20,9 @@ from sparklog.write.locking import hold, opening
 from sparklog.write.small_files import write_atomically
 
 _COMPARED_BYTES: Final = 1 << 20
+_SMALL_BYTES_MAX: Final = 1 << 14
+"""Up to this size, a piece is read and written in less time than its file is opened to be copied from."""
+_READ_BYTES: Final = 1 << 17
 
 
 @contextmanager
@@ -63,16 +66,17 @@ def apply_journal(directory: LogDirectory, decided: Journal | None = None) -> Jo
         refuse_foreign_changes(directory, journal)
     _make_folders(directory, journal.partitions)
     unsynced: list[Move] = []
-    for move in journal.moves:
-        if isinstance(move, Append):
-            _append(directory, move)
-        else:
-            if not folder_of(move.target):
-                # A broker believes the directory's own files, so the logs must be on the disk before them.
-                _sync(directory, unsynced)
-                unsynced.clear()
-            _rename(directory, move)
-        unsynced.append(move)
+    with _Source(directory) as small_pieces:
+        for move in journal.moves:
+            if isinstance(move, Append):
+                _append(directory, move, small_pieces)
+            else:
+                if not folder_of(move.target):
+                    # A broker believes the directory's own files, so the logs must be on the disk before them.
+                    _sync(directory, unsynced)
+                    unsynced.clear()
+                _rename(directory, move)
+            unsynced.append(move)
     _sync(directory, unsynced)
     if journal.offsets is not None:
         add_transaction(directory, journal.offsets)
@@ -87,19 +91,55 @@ def apply_journal(directory: LogDirectory, decided: Journal | None = None) -> Jo
 def _make_folders(directory: LogDirectory, logs: Iterable[str]) -> None:
     """Make the folders of new logs. Their names are on the disk before anything is put into them."""
     storage = directory.writable
-    missing = set(logs).difference(entry.name for entry in storage.names(directory.path) if entry.is_folder)
-    for name in sorted(missing):
+    missing = sorted(name for name in logs if not storage.is_folder(directory.file(name)))
+    for name in missing:
         storage.make_folder(directory.file(name))
     if missing:
         storage.sync_folder(directory.path)
 
 
-def _append(directory: LogDirectory, move: Append) -> None:
+class _Source:
+    """The source of the last small piece, which stays open: a commit takes the pieces of all its logs from one file."""
+
+    def __init__(self, directory: LogDirectory) -> None:
+        self._directory = directory
+        self._file: ReadableFile | None = None
+        # Bytes of that file, and the position of the first.
+        self._data, self._position = memoryview(b""), 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def read(self, move: Append) -> memoryview:
+        path = self._directory.file(move.source)
+        if self._file is None or self._file.path != path:
+            self.__exit__()
+            self._file, self._data = self._directory.writable.open(path), memoryview(b"")
+        if not self._position <= move.source_position <= self._position + len(self._data) - move.length_bytes:
+            self._position = move.source_position
+            self._data = self._file.read(self._position, _READ_BYTES)
+        start = move.source_position - self._position
+        data = self._data[start : start + move.length_bytes]
+        if len(data) < move.length_bytes:
+            raise StorageError(
+                f"{path} ends {move.length_bytes - len(data)} bytes early: it was cut since it was written"
+            )
+        return data
+
+
+def _append(directory: LogDirectory, move: Append, small_pieces: _Source) -> None:
     with directory.writable.open_for_append(directory.file(move.target)) as target:
         if target.size_bytes() != move.position:
             target.truncate(move.position)
-        if move.length_bytes:
+        if move.length_bytes > _SMALL_BYTES_MAX:
             target.append_from(directory.file(move.source), move.source_position, move.length_bytes)
+        elif move.length_bytes:
+            target.append(small_pieces.read(move))
 
 
 def _rename(directory: LogDirectory, move: Rename) -> None:

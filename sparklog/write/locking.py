@@ -76,11 +76,10 @@ def hold(directory: LogDirectory, timeout_seconds: float, *, is_shared: bool = F
 
 def is_waited_for(directory: LogDirectory) -> bool:
     """Return whether another writer waits for a log directory that this process holds, and is next in line."""
-    queue = directory.file(files.WRITERS_QUEUE)
-    if directory.storage.identity(queue) is None:
+    if not _has(directory, files.WRITERS_QUEUE):
         return False
     try:
-        directory.writable.lock(queue, timeout_seconds=0.0).close()
+        directory.writable.lock(directory.file(files.WRITERS_QUEUE), timeout_seconds=0.0).close()
     except LockedError:
         return True
     return False
@@ -102,9 +101,9 @@ def refuse_running_broker(directory: LogDirectory) -> None:
 
     If another sparklog writer holds it, no broker runs.
     """
-    if directory.storage.identity(directory.file(files.LOCK)) is None:
+    if not _has(directory, files.LOCK):
         return
-    if directory.storage.identity(directory.file(files.WRITERS_LOCK)) is None:
+    if not _has(directory, files.WRITERS_LOCK):
         with _brokers(directory, is_shared=True):
             pass
     else:
@@ -202,11 +201,14 @@ def _is_last_in(directory: LogDirectory) -> bool:
     return identity is None or _open_in.get(identity, 0) <= 1
 
 
+def _has(directory: LogDirectory, name: str) -> bool:
+    return directory.storage.identity(directory.file(name)) is not None
+
+
 def hide_marker(directory: LogDirectory) -> None:
     """Hide the marker of a broker's clean shutdown, so that the logs do not count as clean if this process dies."""
     with _ours.lock:
-        names = {entry.name for entry in directory.storage.names(directory.path)}
-        if files.CLEAN_SHUTDOWN in names:
+        if _has(directory, files.CLEAN_SHUTDOWN):
             directory.writable.rename(directory.file(files.CLEAN_SHUTDOWN), directory.file(files.MARKER_OF_WRITER))
         elif _is_last_in(directory):
             # Left by a writer that died.
@@ -216,8 +218,7 @@ def hide_marker(directory: LogDirectory) -> None:
 def show_marker(directory: LogDirectory) -> None:
     """Put the marker back, unless other writers still work."""
     with _ours.lock:
-        names = {entry.name for entry in directory.storage.names(directory.path)}
-        if files.MARKER_OF_WRITER in names and _is_last_in(directory):
+        if _has(directory, files.MARKER_OF_WRITER) and _is_last_in(directory):
             directory.writable.rename(directory.file(files.MARKER_OF_WRITER), directory.file(files.CLEAN_SHUTDOWN))
             directory.writable.sync_folder(directory.path)
 

@@ -10,8 +10,9 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from sparklog.log import files
-from sparklog.log.checkpoints import encode_offset_checkpoint, parse_offset_checkpoint
+from sparklog.log.checkpoints import encode_offset_checkpoint
 from sparklog.log.files import TopicPartition, being_written
+from sparklog.log.offset_checkpoints import CheckpointOffsets, kept_checkpoints, read_offsets
 from sparklog.log.places import LogDirectory, PartitionFolder, split_path
 from sparklog.storage.capabilities import to_writable
 
@@ -26,7 +27,9 @@ def make_directory(directory: LogDirectory) -> None:
     while path != "/" and not storage.is_folder(path):
         path, _ = split_path(path)
         parents.append(path)
-    if not parents and not storage.names(whole):
+    # A lock shows that the directory is in use, so that nobody lists all its logs to see that it is not empty.
+    is_in_use = storage.identity(directory.file(files.WRITERS_LOCK)) is not None
+    if not parents and not is_in_use and not storage.names(whole):
         # Its maker may have died before the name was on the disk.
         parents = [split_path(whole)[0]]
     directory.writable.make_folder(directory.path)
@@ -55,24 +58,26 @@ def set_checkpoint_offsets(directory: LogDirectory, name: str, offsets: Mapping[
     CorruptCheckpointError
         The checkpoint is damaged.
     """
-    _change(directory, name, lambda known: {**known, **offsets})
+    known = read_offsets(directory, name)
+    if any(known.get(at) != offset for at, offset in offsets.items()):
+        _write(directory, name, {**known, **offsets})
 
 
 def lower_offset(directory: LogDirectory, name: str, at: TopicPartition, offset: int) -> None:
     """Lower the line of a log to an offset, if it is above; for errors see `set_checkpoint_offsets`."""
-    _change(directory, name, lambda known: {**known, at: offset} if known.get(at, offset) > offset else known)
+    if read_offsets(directory, name).get(at, offset) > offset:
+        set_checkpoint_offsets(directory, name, {at: offset})
 
 
-def keep_offsets(directory: LogDirectory, name: str, is_kept: Callable[[TopicPartition], bool]) -> None:
-    """Remove the lines of a checkpoint for which ``is_kept`` is false; for errors see `set_checkpoint_offsets`."""
-    _change(directory, name, lambda known: {at: offset for at, offset in known.items() if is_kept(at)})
+def keep_offsets(directory: LogDirectory, name: str, topic: str, is_kept: Callable[[TopicPartition], bool]) -> None:
+    """Remove the lines of a topic for which ``is_kept`` is false; for errors see `set_checkpoint_offsets`."""
+    known = read_offsets(directory, name)
+    gone = {at for at in known.of_topic(topic) if not is_kept(at)}
+    if gone:
+        _write(directory, name, {at: offset for at, offset in known.items() if at not in gone})
 
 
-def _change(
-    directory: LogDirectory, name: str, change: Callable[[dict[TopicPartition, int]], dict[TopicPartition, int]]
-) -> None:
-    path = directory.file(name)
-    known = parse_offset_checkpoint(directory.storage.read_small(path) or b"", path)
-    changed = change(known)
-    if changed != known:
-        write_atomically(directory, name, encode_offset_checkpoint(changed))
+def _write(directory: LogDirectory, name: str, offsets: Mapping[TopicPartition, int]) -> None:
+    data = encode_offset_checkpoint(offsets)
+    write_atomically(directory, name, data)
+    kept_checkpoints.written(directory, name, data, CheckpointOffsets(offsets))

@@ -15,7 +15,7 @@ from sparklog.log.files import TopicPartition
 from sparklog.log.layout import read_layout
 from sparklog.log.places import LogDirectory, PartitionFolder, folder_of, split_path
 from sparklog.log.reader import LogReader
-from sparklog.storage.base import Entry, Name
+from sparklog.storage.base import Entry, Name, Stamp
 from sparklog.storage.local import LocalFile
 from sparklog.storage.local_writing import LocalWritableStorage
 from sparklog.storage.registry import Location
@@ -26,7 +26,10 @@ from tests.places import LOCAL, directory_at, folder_at
 
 
 class CountingStorage(LocalWritableStorage):
-    """Storage of this machine that counts how often each small file is read, and each folder listed, by its name."""
+    """Storage of this machine that counts how often each small file is read, and each folder listed, by its name.
+
+    A checkpoint counts when it is looked at: that it is missing, or as before, is known without a read.
+    """
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
@@ -34,6 +37,11 @@ class CountingStorage(LocalWritableStorage):
     def read_small(self, path: str) -> bytes | None:
         self.counts[split_path(path)[1]] += 1
         return super().read_small(path)
+
+    def stamp(self, path: str) -> Stamp | None:
+        if path.endswith("-checkpoint"):
+            self.counts[split_path(path)[1]] += 1
+        return super().stamp(path)
 
     def open(self, path: str) -> LocalFile:
         if split_path(path)[1] == files.LAST_COMMIT:

@@ -7,20 +7,28 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from sparklog.log import files
 from sparklog.log.checkpoints import encode_offset_checkpoint
+from sparklog.log.config import LogConfig
 from sparklog.log.files import TopicPartition
 from sparklog.log.journal import Append, parse_journal
 from sparklog.log.layout import read_layout
 from sparklog.log.places import PartitionFolder
-from sparklog.topic.write.commit import commit
-from tests.places import moved
+from sparklog.record.encode.end_markers import MarkerBatch, encode_end_markers
+from sparklog.topic.transactions.writer import TransactionalWriter
+from sparklog.topic.write.commit import CommitRequest, commit
+from sparklog.write.running_jobs import begin, job_of_stream
+from sparklog.write.staging import TaskStage
+from tests.growth import assert_does_not_grow, counted_work, make_partitions, settle
+from tests.places import directory_at, moved
 from tests.storage.counting import counting_storage
 from tests.topic.staged import NOW_MS, findings, rows, stage, values
 
 SIZES = (6, 24, 96)
+OWN_FILES = {files.LOCK, files.WRITERS_LOCK, files.LAST_COMMIT}
 AT_MOST_OF_EACH = {
     # To recover it, and for what an earlier version may have staged in it.
     "entries": 1,
@@ -31,13 +39,13 @@ AT_MOST_OF_EACH = {
     # And what the commit appends to them, and to its snapshot and its checkpoint of epochs.
     "size_bytes": 8,
     "stamp": 6,
-    "open_for_append": 5,
+    "open_for_append": 3,
     # Its snapshot, and its checkpoint of epochs.
     "read_small": 2,
 }
 """How often a commit may ask for each partition."""
-AT_MOST_OF_EACH_NEW = {**AT_MOST_OF_EACH, "open_for_append": AT_MOST_OF_EACH["open_for_append"] + 1}
-"""The same where it begins the log, which gets the file of its id."""
+AT_MOST_OF_EACH_NEW = {**AT_MOST_OF_EACH, "open_for_append": AT_MOST_OF_EACH["open_for_append"] + 3}
+"""The same where it begins the log, which gets its indexes, its checkpoint of epochs, and the file of its id."""
 
 
 def counted_commit(directory: Path, partitions: int, tasks: int = 1, **fields: Any) -> Counter[str]:
@@ -139,3 +147,50 @@ def test_many_tasks_are_read_file_by_file(tmp_path: Path) -> None:
     opened = [counted_commit(tmp_path / str(tasks), SIZES[0], tasks) for tasks in (1, 4, 16)]
     refuse_square(opened)
     assert opened[2]["open"] - opened[1]["open"] == 16 - 4
+
+
+def commit_to_three(path: Path) -> None:
+    """Commit a batch to each of three logs, as the end of a transaction does."""
+    directory, config, job = directory_at(path), LogConfig(), job_of_stream("growth", NOW_MS)
+    folders = [f"topic-00003-{n}" for n in range(3)]
+    begin(directory, job)
+    stage = TaskStage(directory, job, 0, 0, config)
+    stage.append(encode_end_markers([MarkerBatch(7, 0, False, 0)] * 3, NOW_MS), folders, [1, 2, 3], NOW_MS)
+    commit(CommitRequest(job, directory, config, {}, has_tasks=False), stage.finish(), NOW_MS)
+
+
+def test_commit_to_a_few_logs_does_not_care_how_many_others_there_are(tmp_path: Path) -> None:
+    assert_does_not_grow(tmp_path, commit_to_three)
+
+
+def test_commit_without_tasks_leaves_no_file_of_its_own(tmp_path: Path) -> None:
+    make_partitions(tmp_path, 40)
+    before = {path.name for path in tmp_path.iterdir()}
+    for _ in range(2):
+        commit_to_three(tmp_path)
+        assert {path.name for path in tmp_path.iterdir()} - before == OWN_FILES
+
+
+def test_files_that_a_dead_transaction_staged_are_removed_by_the_next_process(tmp_path: Path) -> None:
+    make_partitions(tmp_path, 40)
+    dead = tmp_path / f"seglog-{job_of_stream('growth', NOW_MS - 1)}-7-0-0.log.staged"
+    dead.touch()
+    commit_to_three(tmp_path)
+    assert not dead.exists()
+
+
+def test_transaction_lists_its_directory_as_often_for_many_logs_as_for_few(tmp_path: Path) -> None:
+    """Each log is added to the transaction by a change of the directory, which must not list it."""
+    make_partitions(tmp_path, 60)
+    (tmp_path / files.TOPICS_PROPERTIES).unlink()
+    listed = []
+    with TransactionalWriter.open(tmp_path, "billing") as writer:
+        for count in (2, 4, 40):
+            settle(tmp_path)
+            with counted_work() as work:
+                writer.begin()
+                for n in range(count):
+                    writer.append(f"topic-{n // 10:05d}", n % 10, pa.table({"value": [b"x"]}))
+                writer.commit()
+            listed.append(work.names / count)
+    assert listed[-1] <= 1.3 * listed[1]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -14,6 +16,9 @@ from sparklog.log.places import PartitionFolder
 from sparklog.log.reader import LogReader
 from sparklog.storage.base import WritableStorage
 from sparklog.write.partition import LogWriter
+from sparklog.write.small_files import keep_offsets
+from tests.growth import assert_does_not_grow, counted_work, make_partitions, settle
+from tests.places import directory_at
 from tests.storage.counting import counting_storage
 from tests.storage.memory import MemoryStorage
 
@@ -115,3 +120,42 @@ def test_without_snapshots_all_segments_are_looked_at() -> None:
     storage, calls = written(segments=SIZES[-1])
     without_snapshots(storage, SIZES[-1] + 1)
     assert calls_of_ends(storage, calls)["open"] > SIZES[-1]
+
+
+def open_and_close(path: Path) -> None:
+    LogWriter.open(path / "topic-00003-1").close()
+
+
+def append(path: Path) -> None:
+    with LogWriter.open(path / "topic-00003-1") as log:
+        log.append(one())
+
+
+def append_to_a_directory_of_a_stopped_broker(path: Path) -> None:
+    marker = path / files.CLEAN_SHUTDOWN
+    marker.write_text('{"version":0,"brokerEpoch":1}')
+    append(path)
+    assert marker.exists()
+
+
+@pytest.mark.parametrize("act", [open_and_close, append, append_to_a_directory_of_a_stopped_broker])
+def test_other_logs_of_the_directory_cost_a_writer_nothing(tmp_path: Path, act: Callable[[Path], None]) -> None:
+    assert_does_not_grow(tmp_path, act)
+
+
+def test_writers_of_all_logs_of_a_directory_read_its_checkpoints_once(tmp_path: Path) -> None:
+    make_partitions(tmp_path, 50)
+    open_and_close(tmp_path)
+    settle(tmp_path)
+    checkpoints = sum(path.stat().st_size for path in tmp_path.glob("*-checkpoint"))
+    with counted_work() as work:
+        for folder in sorted(path for path in tmp_path.iterdir() if path.is_dir()):
+            LogWriter.open(folder).close()
+    assert 0 < work.read_bytes < 2 * checkpoints
+
+
+def test_checkpoint_without_a_line_of_the_topic_is_not_read_again_to_forget_it(tmp_path: Path) -> None:
+    def forget(path: Path) -> None:
+        keep_offsets(directory_at(path), files.LOG_START_CHECKPOINT, "missing", lambda _: False)
+
+    assert_does_not_grow(tmp_path, forget)

@@ -181,6 +181,7 @@ def _job_of_id(
         new_topics={},
         replaced={TRANSACTIONAL_IDS: states.encode()},
         stored=stored_configs(directory),
+        has_tasks=False,
     )
 
 

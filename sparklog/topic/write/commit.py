@@ -15,12 +15,14 @@ from typing import Any, Final
 
 from sparklog.errors import NOTHING_VISIBLE, WILL_BE_VISIBLE, CommitError, PathNotFoundError, SeglogError, outcome
 from sparklog.log import files
-from sparklog.log.checkpoints import encode_offset_checkpoint, parse_offset_checkpoint
+from sparklog.log.checkpoints import encode_offset_checkpoint
 from sparklog.log.config import LogConfig
 from sparklog.log.files import TopicPartition, parse_partition_folder
 from sparklog.log.group_offsets import GroupOffsets
 from sparklog.log.journal import Journal, Move, Rename, pending
+from sparklog.log.kept_by_stamp import names_in
 from sparklog.log.layout import DirectoryView
+from sparklog.log.offset_checkpoints import read_offsets
 from sparklog.log.places import LogDirectory, split_path
 from sparklog.record.batches.producer_stamps import TransactionProducer
 from sparklog.topic.write.configs import topic_config
@@ -38,6 +40,8 @@ _log = logging.getLogger("sparklog")
 
 ORPHAN_AGE_MS: Final = 7 * 24 * 3600 * 1000
 """Staged files of a job older than this are abandoned, and removed."""
+_SWEEP_SECONDS: Final = 60.0
+"""A commit without tasks looks for abandoned files in a list of the directory that may be as old as this."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +85,8 @@ class CommitRequest:
         The stored properties of topics; see `sparklog.topic.write.configs.stored_configs`.
     group_offsets : mapping of str to mapping of TopicPartition to OffsetCommit
         Offsets of consumer groups that the commit includes.
+    has_tasks : bool
+        Whether tasks staged the files, in other processes: attempts that failed may have left files of any names.
     """
 
     job_id: str
@@ -99,6 +105,7 @@ class CommitRequest:
     bounds: Mapping[str, OffsetBounds] = field(default_factory=dict)
     stored: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     group_offsets: GroupOffsets = field(default_factory=dict)
+    has_tasks: bool = True
 
 
 def commit(job: CommitRequest, staged: Sequence[StagedRun], now_ms: int, *, is_held: bool = False) -> Mapping[str, Any]:
@@ -144,23 +151,25 @@ def commit(job: CommitRequest, staged: Sequence[StagedRun], now_ms: int, *, is_h
             is_skipped = job.transaction is not None and ledger.has(job.transaction, directory.path)
             journal = None
             if not is_skipped:
-                names = directory.storage.names(directory.path)
-                there = {entry.name for entry in names if entry.is_folder}
-                by_folder = _by_folder(job, staged, there)
-                _refuse_in_the_way(directory, by_folder, {entry.name for entry in names} - there)
-                journal = _planned(job, by_folder, there, ledger, now_ms)
+                by_folder = _by_folder(job, staged)
+                journal = _planned(job, by_folder, _there(directory, by_folder), ledger, now_ms)
         if journal is not None:
             _decide(directory, journal)
             _finish(directory, journal)
-        _clear_after(job, () if journal is None else journal.partitions, now_ms)
+        _clear_after(job, staged, () if journal is None else journal.partitions, now_ms)
     return _summary(job, (), now_ms, is_skipped=True) if journal is None else journal.summary
 
 
-def _refuse_in_the_way(directory: LogDirectory, logs: Collection[str], taken: Collection[str]) -> None:
-    """Refuse a commit to new logs whose folders could not be made, because something else has their name."""
+def _there(directory: LogDirectory, logs: Iterable[str]) -> set[str]:
+    """Return the logs that have a folder; refuse a commit to a new log if something else has its folder's name."""
+    there, storage = set[str](), directory.storage
     for name in logs:
-        if name in taken:
-            raise CommitError(f"{directory.file(name)} is no folder, where a log is to be: remove it")
+        path = directory.file(name)
+        if storage.is_folder(path):
+            there.add(name)
+        elif storage.identity(path) is not None or storage.is_link(path):
+            raise CommitError(f"{path} is no folder, where a log is to be: remove it")
+    return there
 
 
 def _decide(directory: LogDirectory, journal: Journal) -> None:
@@ -190,9 +199,12 @@ def _is_decided(directory: LogDirectory, journal: Journal) -> bool:
     return found is not None and found.commit_id == journal.commit_id
 
 
-def _clear_after(job: CommitRequest, folders: Collection[str], now_ms: int) -> None:
+def _clear_after(job: CommitRequest, staged: Sequence[StagedRun], folders: Collection[str], now_ms: int) -> None:
     """Remove the job's leftover files. Its records are visible by now, so no failure may be raised."""
     try:
+        if not job.has_tasks:
+            for name in {name for run in staged for name in (run.log_name, run.batches_name)}:
+                job.directory.writable.remove(job.directory.file(name))
         _clear(job, folders, now_ms)
     except SeglogError as error:
         _log.warning("all records were written, but staged files of the job could not be removed: %s", error)
@@ -210,7 +222,8 @@ def abort(job: CommitRequest, now_ms: int) -> None:
 def _clear(job: CommitRequest, folders: Collection[str], now_ms: int) -> None:
     """Remove the files of a job."""
     end(job.directory, job.job_id)
-    sweep(job.directory, now_ms, job.job_id, folders=folders)
+    age_seconds = 0.0 if job.has_tasks else _SWEEP_SECONDS
+    sweep(job.directory, now_ms, job.job_id, folders=folders, age_seconds=age_seconds)
 
 
 def sweep(
@@ -222,6 +235,7 @@ def sweep(
     folders: Collection[str] | None = None,
     spared: Collection[str] = (),
     dry_run: bool = False,
+    age_seconds: float = 0.0,
 ) -> list[str]:
     """Remove the staged files of one job, and of all jobs old enough that they must be dead.
 
@@ -233,13 +247,15 @@ def sweep(
         Jobs that are known to be alive.
     folders : collection of str, optional
         The partition folders to look in as well, by default all: earlier versions staged files there.
+    age_seconds : float
+        How old the list of the directory's names may be.
 
     Returns
     -------
     list of str
         The removed files, relative to the directory; with ``dry_run``, the files that would be removed.
     """
-    names = _staged_names(directory, folders)
+    names = _staged_names(directory, folders, age_seconds)
     found = [name for name in names if _is_orphan(name, job_id, now_ms - orphan_age_ms, spared)]
     found.sort(key=lambda name: not files.is_running_job(name))
     if not dry_run:
@@ -255,19 +271,20 @@ def _is_orphan(name: str, job_id: str | None, made_before_ms: int, spared: Colle
     return (job_id is not None and is_same_work(job, job_id)) or made_ms(job) <= made_before_ms
 
 
-def _staged_names(directory: LogDirectory, folders: Collection[str] | None) -> Iterable[str]:
+def _staged_names(directory: LogDirectory, folders: Collection[str] | None, age_seconds: float) -> Iterable[str]:
     """List the files in a log directory and in some or all partition folders; warn of folders that cannot be listed."""
-    for entry in directory.storage.names(directory.path):
-        if not entry.is_folder:
-            yield entry.name
-        elif entry.name in folders if folders is not None else parse_partition_folder(entry.name) is not None:
-            folder = directory.folder(entry.name)
-            try:
-                within = directory.storage.names(folder.location)
-            except SeglogError as error:
-                _log.warning("%s; files that jobs may have staged there are not removed", error)
-                continue
-            yield from (folder.relative(each.name) for each in within if each.name.endswith(files.STAGED))
+    names = names_in(directory, age_seconds=age_seconds)
+    yield from names.files
+    if folders is None:
+        folders = [folder.name for of_topic in names.topics.values() for folder in of_topic.values()]
+    for name in folders:
+        folder = directory.folder(name)
+        try:
+            within = directory.storage.names(folder.location)
+        except SeglogError as error:
+            _log.warning("%s; files that jobs may have staged there are not removed", error)
+            continue
+        yield from (folder.relative(each.name) for each in within if each.name.endswith(files.STAGED))
 
 
 def _planned(
@@ -282,7 +299,7 @@ def _planned(
     Parameters
     ----------
     there : collection of str
-        The names of the folders in the log directory; folders of new logs are made after the commit is decided.
+        The logs that have a folder; folders of new logs are made after the commit is decided.
     """
     directory, storage = job.directory, job.directory.writable
     own_name = files.staged_name(job.job_id, "commit")
@@ -316,19 +333,14 @@ def _planned(
     )
 
 
-def _by_folder(job: CommitRequest, staged: Sequence[StagedRun], there: Collection[str]) -> dict[str, list[StagedRun]]:
-    """Return the staged runs of each log in the order of tasks; logs to be made or emptied are included.
-
-    Parameters
-    ----------
-    there : collection of str
-        The names of the folders in the log directory.
-    """
+def _by_folder(job: CommitRequest, staged: Sequence[StagedRun]) -> dict[str, list[StagedRun]]:
+    """Return the staged runs of each log in the order of tasks; logs to be made or emptied are included."""
     touched = {each.folder for each in staged} | _folders_of(job.new_topics) | set(job.bounds)
     if job.is_overwrite:
         topics = {*job.overwritten_topics, *(_named(folder).topic for folder in touched)}
         topics -= {files.TRANSACTION_STATE_TOPIC}
-        touched |= {name for name in there if (named := parse_partition_folder(name)) and named.topic in topics}
+        there = names_in(job.directory).topics
+        touched |= {folder.name for topic in topics for folder in there.get(topic, {}).values()}
     found: dict[str, list[StagedRun]] = {folder: [] for folder in sorted(touched, key=_named)}
     for each in sorted(staged, key=lambda each: (each.task, each.number)):
         found[each.folder].append(each)
@@ -379,9 +391,8 @@ def _of_directory(job: CommitRequest, changes: Mapping[str, PartitionChange], le
     raised = {folder: each.before.end_offset for folder, each in changes.items() if _is_overwritten(job, folder)}
     raised.update({folder: each.start_offset for folder, each in job.bounds.items() if each.start_offset is not None})
     if raised:
-        path = job.directory.file(files.LOG_START_CHECKPOINT)
-        starts = parse_offset_checkpoint(job.directory.storage.read_small(path) or b"", path)
-        starts.update({_named(folder): offset for folder, offset in raised.items()})
+        known = read_offsets(job.directory, files.LOG_START_CHECKPOINT)
+        starts = {**known, **{_named(folder): offset for folder, offset in raised.items()}}
         moves.append(_replacing(job, files.LOG_START_CHECKPOINT, encode_offset_checkpoint(starts)))
     if job.transaction is not None:
         moves.append(_replacing(job, files.TXN_VERSIONS, ledger.after(job.transaction).encode()))
