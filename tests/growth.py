@@ -88,7 +88,7 @@ def make_partitions(directory: Path, count: int, *, per_topic: int = 10) -> None
 
 
 def assert_grows_with_partitions(tmp_path: Path, act: Callable[[Path], object], *, most: float = 1.3) -> None:
-    """Let a call work on directories of three sizes; fail if it asks more of the storage for each partition in a larger.
+    """Let a call work on directories of three sizes; fail if a partition asks more of the storage in a larger.
 
     Parameters
     ----------
