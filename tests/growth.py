@@ -89,6 +89,30 @@ def make_partitions(directory: Path, count: int, *, per_topic: int = 10) -> None
     (directory / "topics.properties").write_text("".join(f"{topic}/retention.ms=86400000\n" for topic in topics))
 
 
+def assert_grows_with_partitions(tmp_path: Path, act: Callable[[Path], object], *, most: float = 1.3) -> None:
+    """Let a call work on directories of three sizes; fail if a partition asks more of the storage in a larger.
+
+    Parameters
+    ----------
+    act : callable
+        Works on all partitions of the log directory at a path, and changes nothing; called once before it is counted.
+    most : float
+        The most that the work for a partition may be, as a multiple of that in the smallest directory.
+    """
+    first = Work()
+    for size in SIZES:
+        directory = tmp_path / f"logs{size}"
+        make_partitions(directory, size)
+        settle(directory)
+        act(directory)
+        with counted_work() as work:
+            act(directory)
+        assert work.calls >= size, "the work is not done in this process"
+        first = work if size == SIZES[0] else first
+        for name, value in vars(work).items():
+            assert value / size <= max(vars(first)[name] / SIZES[0], 1) * most, f"{name} of {size}: {first}, {work}"
+
+
 def assert_does_not_grow(tmp_path: Path, act: Callable[[Path], object], *, most: float = 1.3) -> None:
     """Let a call work in directories of three sizes; fail if it asks more of the storage in a larger one.
 

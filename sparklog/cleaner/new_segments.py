@@ -17,6 +17,7 @@ import numpy as np
 from sparklog.errors import SeglogError
 from sparklog.log import files
 from sparklog.log.config import LogConfig
+from sparklog.log.index import POSITION_MAX
 from sparklog.log.places import PartitionFolder
 from sparklog.log.producer_state import AbortedTransaction, encode_aborted
 from sparklog.log.properties import LONG_MAX
@@ -88,10 +89,10 @@ class NewSegments:
         self._folder, self._dry_run = folder, dry_run
         self._source_path, self._source_bytes = source_path, source_bytes
         self._old_path = folder.path(base_offset, files.LOG)
-        # A segment larger than today's limit of the topic stays whole.
+        # A segment larger than today's limit of the topic stays whole, unless no broker starts on it.
         self._config = replace(
             config,
-            segment_bytes=min(max(config.segment_bytes, source_bytes), RELATIVE_OFFSET_MAX),
+            segment_bytes=min(max(config.segment_bytes, source_bytes), POSITION_MAX),
             segment_index_bytes=RELATIVE_OFFSET_MAX,
             segment_ms=LONG_MAX,
             cleanup_policy=("delete",),

@@ -17,6 +17,7 @@ from sparklog.inspect.verify_gaps import Gap, OffsetGaps
 from sparklog.inspect.verify_index import OffsetIndexCheck, ScanResult, TimeIndexCheck, TransactionIndexCheck
 from sparklog.inspect.verify_segment import TORN_TAIL, Finding, Severity, VerifyProgress, scan_segment, unreadable
 from sparklog.log import files
+from sparklog.log.index import POSITION_MAX
 from sparklog.log.places import PartitionFolder
 from sparklog.log.segment import Segment
 from sparklog.log.segment_listing import list_segments
@@ -80,6 +81,14 @@ def agreed_findings(look: Callable[[], Iterator[Event]], is_final: Callable[[], 
 def _key(finding: Finding) -> _Key:
     """Return the part of a finding that two looks share; its message may contain a changing count."""
     return finding.severity, finding.code, finding.path, finding.position, finding.offset
+
+
+def _too_long(segment: Segment) -> Finding:
+    message = (
+        f"it has {segment.size_bytes:,} bytes, and no broker starts on a directory with a segment above "
+        f"{POSITION_MAX:,}: 'sparklog copy --keep-offsets' makes shorter ones"
+    )
+    return Finding(Severity.WARNING, "segment-size", segment.path(), message, POSITION_MAX)
 
 
 class PartitionCheck:
@@ -156,6 +165,8 @@ class PartitionCheck:
             yield from agreed_findings(look, is_final)
         except (PathNotFoundError, _ReplacedError):
             return False
+        if segment.size_bytes > POSITION_MAX:
+            yield _too_long(segment)
         self._fold(segment, check)
         return True
 

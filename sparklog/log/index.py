@@ -50,6 +50,9 @@ TRANSACTION_ENTRY: Final = np.dtype(
         ("last_stable_offset", ">i8"),
     ]
 )
+POSITION_MAX: Final = (1 << 31) - 1
+"""The last position that an offset index can hold. No broker starts on a directory with a longer segment."""
+
 assert OFFSET_ENTRY.itemsize == 8
 assert TIME_ENTRY.itemsize == 12
 assert TRANSACTION_ENTRY.itemsize == 34

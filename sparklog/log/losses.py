@@ -20,6 +20,7 @@ from sparklog.errors import CorruptBatchError, DataLossError, InvalidOptionError
 from sparklog.log import files
 from sparklog.log.files import OffsetFile, TopicPartition, parse_offset_file
 from sparklog.log.index import OFFSET_ENTRY, TIME_ENTRY, read_entries
+from sparklog.log.kept_by_stamp import StampedFile
 from sparklog.log.layout import DirectoryView
 from sparklog.log.places import PartitionFolder
 from sparklog.log.properties import properties_in
@@ -30,6 +31,8 @@ _INDEXES: Final = ((files.TIME_INDEX, TIME_ENTRY), (files.OFFSET_INDEX, OFFSET_E
 _POLICY: Final = "/cleanup.policy"
 """The end of a key in ``topics.properties``, after the topic's name; see `sparklog.topic.write.configs`."""
 _UNDECIDED: Final = files.LOG + files.CLEANED
+
+_topics_properties: Final = StampedFile(properties_in)
 
 
 class LostSegments:
@@ -116,15 +119,15 @@ def never_compacted(folder: PartitionFolder) -> bool:
     if at is None or directory.storage.identity(directory.file(files.JOBS_LEDGER)) is not None:
         return False
     policy = _stored_policy(folder, at)
-    cleaned = DirectoryView(directory).offsets(files.CLEANER_CHECKPOINT)
-    return bool(policy) and "compact" not in policy and at not in cleaned
+    if not policy or "compact" in policy:
+        return False
+    return at not in DirectoryView(directory).offsets(files.CLEANER_CHECKPOINT)
 
 
 def _stored_policy(folder: PartitionFolder, at: TopicPartition) -> str:
     """Return the stored ``cleanup.policy`` of a topic; an empty string if it is missing or cannot be read."""
-    path = folder.directory.file(files.TOPICS_PROPERTIES)
     try:
-        return properties_in(folder.storage.read_small(path) or b"", path).get(at.topic + _POLICY, "")
+        return (_topics_properties.read(folder.directory, files.TOPICS_PROPERTIES) or {}).get(at.topic + _POLICY, "")
     except InvalidOptionError:
         # Writers of the log report it.
         return ""

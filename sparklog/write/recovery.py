@@ -37,7 +37,7 @@ from sparklog.log.producer_state import Producers, parse_snapshot
 from sparklog.write.active_segment import ActiveSegmentState
 from sparklog.write.recovery_actions import KEPT, LOSSY, Action, RecoveryActions
 from sparklog.write.recovery_end import SoundLog, check_end
-from sparklog.write.recovery_indexes import recover_active_segment, recover_older_indexes
+from sparklog.write.recovery_indexes import recover_active_segment, recover_older_indexes, refuse_unindexable
 from sparklog.write.small_files import BEFORE_LOG_END, lower_offset
 
 FIRST_SEGMENT: Final = (files.LOG, files.OFFSET_INDEX, files.TIME_INDEX)
@@ -132,8 +132,9 @@ def _recovered(
     _remove_leftovers(actions)
     sound = _sound_log(actions, truncate=truncate, is_thorough=is_thorough)
     layout = sound.layout
+    # These come before any cut, so that a log that cannot be recovered stays as it is.
+    refuse_unindexable(actions, sound)
     with _hinted():
-        # These come before any cut, so that a log that cannot be recovered stays as it is.
         known = last_snapshot(layout, _snapshots(actions))
         producers = producers_after(known or KnownProducers(Producers(), layout.start_offset), layout, now_ms)
         written = _written_epochs(actions)

@@ -10,11 +10,11 @@ from typing import Final
 
 import numpy as np
 
-from sparklog.errors import CorruptBatchError
+from sparklog.errors import CorruptBatchError, CorruptLogError
 from sparklog.log import files
 from sparklog.log.config import LogConfig
 from sparklog.log.files import offset_file_name
-from sparklog.log.index import OFFSET_ENTRY, TIME_ENTRY, TRANSACTION_ENTRY, Entries, read_entries
+from sparklog.log.index import OFFSET_ENTRY, POSITION_MAX, TIME_ENTRY, TRANSACTION_ENTRY, Entries, read_entries
 from sparklog.log.layout import PartitionLayout, cut_at
 from sparklog.log.producer_snapshots import producers_at_end
 from sparklog.log.producer_state import AbortedTransaction, encode_aborted
@@ -38,13 +38,41 @@ def recover_active_segment(
     if not layout.segments:
         return new_segment(layout.start_offset, now_ms)
     active = layout.segments[-1]
-    offsets, times = _entries(actions, active, files.OFFSET_INDEX), _entries(actions, active, files.TIME_INDEX)
-    if offsets is None or times is None or not _are_right(active, sound, offsets, times):
+    kept = _kept_indexes(actions, active, sound)
+    if kept is None:
         return _rebuilt(actions, layout, len(layout.segments) - 1, config, now_ms)
+    offsets, times = kept
     for suffix, entries in ((files.OFFSET_INDEX, offsets), (files.TIME_INDEX, times)):
         _trim(actions, active, suffix, entries)
     _trim_transactions(actions, active, layout.end_offset)
     return _state_from(active, sound, offsets, times, now_ms)
+
+
+def refuse_unindexable(actions: RecoveryActions, sound: SoundLog) -> None:
+    """Raise `CorruptLogError` if indexes must be made for a segment that is too long for them.
+
+    Indexes that reach as far as they can are kept: all offsets are found with them, and an append rolls.
+    """
+    for segment in sound.layout.segments:
+        size_bytes = sound.layout.end.position if segment.is_last else segment.size_bytes
+        if size_bytes > POSITION_MAX and _kept_indexes(actions, segment, sound) is None:
+            raise CorruptLogError(
+                f"the segment has {size_bytes} bytes, and its indexes are missing or wrong: they cannot be made, since "
+                f"they hold no position above {POSITION_MAX}",
+                path=segment.path(),
+                position=POSITION_MAX,
+                hint="Copy the log to another directory with 'sparklog copy --keep-offsets', which makes shorter "
+                "segments; no broker starts on a directory with this one",
+            )
+
+
+def _kept_indexes(actions: RecoveryActions, segment: Segment, sound: SoundLog) -> tuple[Entries, Entries] | None:
+    """Return the entries of a segment's indexes; None if they must be made again."""
+    offsets, times = _entries(actions, segment, files.OFFSET_INDEX), _entries(actions, segment, files.TIME_INDEX)
+    # Those of an older segment are only hints to readers.
+    if offsets is None or times is None or (segment.is_last and not _are_right(segment, sound, offsets, times)):
+        return None
+    return offsets, times
 
 
 def _state_from(active: Segment, sound: SoundLog, offsets: Entries, times: Entries, now_ms: int) -> ActiveSegmentState:

@@ -62,6 +62,21 @@ def test_segment_that_stays_as_it_is_is_not_written(tmp_path: Path) -> None:
     assert not any(each.is_changed for each in found)
 
 
+def test_source_that_is_longer_than_a_segment_may_be_is_split(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder, limit_bytes = tmp_path / "events-0", 5 * len(batch(0))
+    written = [batch(10 * number) for number in range(13)]
+    write_partition(folder, written)
+    (folder / f"{130:020d}.log").touch()
+    before = values(folder)
+    monkeypatch.setattr("sparklog.cleaner.new_segments.POSITION_MAX", limit_bytes)
+    clean(folder, config=LogConfig())
+    sizes = [path.stat().st_size for path in sorted(folder.glob("*.log"))]
+    assert max(sizes) <= limit_bytes
+    assert sum(sizes) == sum(map(len, written))
+    assert values(folder) == before
+    assert findings(folder) == []
+
+
 def test_crash_at_any_call_leaves_the_old_or_the_new(tmp_path: Path) -> None:
     """Of each group by itself; readers see it before recovery as after it."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
@@ -16,6 +17,7 @@ from tests.kafka.broker import Broker, Producer
 from tests.kafka.content import CLEAN_TIMEOUT_S, groups, plain, records, segment_bytes
 from tests.kafka.jars import NEWEST, OLD, HarnessError
 from tests.kafka.sets_old import FORMATS
+from tests.topic.test_recover import write_long
 
 pytestmark = pytest.mark.kafka
 
@@ -268,3 +270,19 @@ def test_kill_while_the_log_is_cleaned(tmp_path: Path, version: str) -> None:
             broker.restart()
         broker.stop()
         assert problems(broker.log_dir) == []
+
+
+@pytest.mark.parametrize("version", [NEWEST, OLD])
+def test_no_broker_starts_on_a_segment_that_verify_calls_too_long(tmp_path: Path, version: str) -> None:
+    with Broker.start(tmp_path / "broker", version=version) as broker:
+        broker.create_topic("events")
+        broker.stop()
+        folder = broker.log_dir / "events-0"
+        shutil.rmtree(folder)
+        write_long(folder, has_indexes=True)
+        assert [(code, name) for _, code, name, _ in problems(broker.log_dir)] == [
+            ("segment-size", f"events-0/{0:020d}.log")
+        ]
+        with pytest.raises(HarnessError, match="ended with status"):
+            broker.restart()
+        assert "is larger than the maximum allowed segment size of 2147483647" in broker.log_text()

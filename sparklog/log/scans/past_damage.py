@@ -8,6 +8,7 @@ read.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -111,10 +112,10 @@ def scan_past_damage(segment: Segment) -> Iterator[CheckedBatches | Unreadable]:
             doubtful_position: int | None = None
             scan = WindowScan(file, next_position)
             for window in scan:
-                records, errors = _decoded(window)
-                for row, error in errors.items():
-                    yield _unreadable_batch(path, window.headers.table[row], error.reason)
-                is_sound = ~np.isin(np.arange(len(window.headers)), list(errors))
+                records, reasons = _decoded(window)
+                for row, reason in reasons.items():
+                    yield _unreadable_batch(path, window.headers.table[row], reason)
+                is_sound = ~np.isin(np.arange(len(window.headers)), list(reasons))
                 checked = CheckedBatches(window, is_sound, offset, records)
                 yield checked
                 ends = checked.sound.column("last_offset")
@@ -147,22 +148,26 @@ def _unreadable_batch(path: str, batch: np.void, reason: str) -> Unreadable:
     return Unreadable(path, position, batch_bytes, int(batch["base_offset"]), int(batch["last_offset"]) + 1, reason)
 
 
-def _decoded(window: Window) -> tuple[RecordArrays, dict[int, CorruptBatchError]]:
-    """Decode every record of the sound batches; return also the errors of the other batches, by row."""
+def _decoded(window: Window) -> tuple[RecordArrays, dict[int, str]]:
+    """Decode every record of the sound batches; return also the reasons why other batches are not sound, by row."""
     headers = window.headers
-    errors: dict[int, CorruptBatchError] = {}
-    try:
-        pieces = _pieces(window, headers)
-    except CorruptBatchError:
-        pieces = []
-        for row in range(len(headers)):
-            try:
-                pieces += _pieces(window, headers[row : row + 1])
-            except CorruptBatchError as error:
-                errors[row] = error
+    # Nothing keeps an error: its frames hold decompressed batches.
+    with suppress(CorruptBatchError):
+        return _joined(_pieces(window, headers)), {}
+    pieces: list[RecordArrays] = []
+    reasons: dict[int, str] = {}
+    for row in range(len(headers)):
+        try:
+            pieces += _pieces(window, headers[row : row + 1])
+        except CorruptBatchError as error:
+            reasons[row] = error.reason
+    return _joined(pieces), reasons
+
+
+def _joined(pieces: list[RecordArrays]) -> RecordArrays:
     none = np.empty(0, dtype=np.int64)
     positions, offsets, timestamps = (np.concatenate([none, *(piece[n] for piece in pieces)]) for n in range(3))
-    return (positions, offsets, timestamps), errors
+    return positions, offsets, timestamps
 
 
 def _pieces(window: Window, headers: BatchHeaders) -> list[RecordArrays]:

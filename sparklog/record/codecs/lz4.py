@@ -58,28 +58,27 @@ _CHECKSUM_OF_MAGIC_0: Final = 0x1A
 _BLOCK_ERRORS = (cramjam.DecompressionError, lz4.block.LZ4BlockError)
 _RATIO_MAX: Final = 255
 _STEP_BYTES: Final = 1 << 17
+# The library keeps the content twice if it makes a whole frame at once.
+_WHOLE_BYTES_MAX: Final = 1 << 24
 
 
-def _decompress(data: memoryview, limit_bytes: int, *, checks_header: bool = True) -> bytes:
+def _decompress(data: memoryview, limit_bytes: int, *, checks_header: bool = True) -> bytes | bytearray:
     return _content(_plain(data, _frame(data, checks_header)), limit_bytes)
 
 
-def _content(frame: memoryview, limit_bytes: int) -> bytes:
-    if len(frame) * _RATIO_MAX <= limit_bytes:
+def _content(frame: memoryview, limit_bytes: int) -> bytes | bytearray:
+    if len(frame) * _RATIO_MAX <= min(limit_bytes, _WHOLE_BYTES_MAX):
         return lz4.frame.decompress(frame)  # type: ignore[no-any-return]
-    stream = lz4.frame.LZ4FrameDecompressor()
-    pieces: list[bytes] = []
-    left_bytes, fed = limit_bytes, frame
+    stream, content, fed = lz4.frame.LZ4FrameDecompressor(), bytearray(), frame
     while not stream.eof:
-        piece = stream.decompress(fed, max_length=min(left_bytes + 1, _STEP_BYTES))
-        left_bytes -= len(piece)
-        if left_bytes < 0:
+        piece = stream.decompress(fed, max_length=min(limit_bytes - len(content) + 1, _STEP_BYTES))
+        if len(content) + len(piece) > limit_bytes:
             raise above_limit(limit_bytes)
         if not piece and stream.needs_input and not stream.eof:
             raise ValueError("the lz4 frame is cut short")
-        pieces.append(piece)
+        content += piece
         fed = memoryview(b"")
-    return b"".join(pieces)
+    return content
 
 
 def _decompress_into(data: memoryview, target: memoryview, limit_bytes: int) -> int:

@@ -45,18 +45,16 @@ def _decompress_into(data: memoryview, target: memoryview, limit_bytes: int) -> 
     return size
 
 
-def _decompress(data: memoryview, limit_bytes: int) -> bytes:
+def _decompress(data: memoryview, limit_bytes: int) -> bytearray:
     # The library's reader of streams does not notice a truncated one.
     _check_frames(data)
     stream = _of_thread.zstd.stream_reader(data, read_across_frames=True)
-    pieces: list[bytes] = []
-    read_bytes = 0
-    while piece := stream.read(min(max(_STREAM_STEP_BYTES, 8 * len(data)), limit_bytes - read_bytes) + 1):
-        pieces.append(piece)
-        read_bytes += len(piece)
-        if read_bytes > limit_bytes:
+    content = bytearray()
+    while piece := stream.read(min(_STREAM_STEP_BYTES, limit_bytes - len(content)) + 1):
+        if len(content) + len(piece) > limit_bytes:
             raise above_limit(limit_bytes)
-    return b"".join(pieces)
+        content += piece
+    return content
 
 
 def _check_frames(data: memoryview) -> None:

@@ -230,6 +230,8 @@ class BatchDecoder:
                     is_compressed=is_compressed,
                 ):
                     yield from self._rows_of_step(step)
+                    # A large batch is a step of its own, and must be gone before the next one is decompressed.
+                    del step
             except CorruptBatchError:
                 yield from self.flush()
                 raise

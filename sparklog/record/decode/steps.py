@@ -162,8 +162,9 @@ def _decompressed(
                 else:
                     borders.append(borders[-1] + size)
             except Exception as error:
-                # Each library raises its own errors, and none of them contains the bytes' position in the log.
-                failure = error
+                # Each library raises its own errors, and none of them contains the bytes' position in the log. The
+                # frames of a traceback would hold all that was decompressed, for as long as somebody has the error.
+                failure = error.with_traceback(None)
             row += 1
         if failure or alone is not None or borders[-1] >= chunk_bytes or row == run.stop:
             if len(borders) > 1:
