@@ -22,6 +22,7 @@ from sparklog.log.log_identity import LogIdentity, end_batch
 from sparklog.log.places import PartitionFolder
 from sparklog.log.reader import LogReader
 from sparklog.storage.base import Stamp
+from sparklog.storage.process import files_max
 from sparklog.topic.places.live import LiveLog, LiveLogs, stamps_of
 
 _log = logging.getLogger("sparklog")
@@ -36,6 +37,8 @@ _SLEEP_SECONDS_MAX: Final = 0.1
 _READS_MAX: Final = 10
 _SLEEP_SHARE: Final = 20
 """Polling stamps takes at most one part in this many of the waiting time."""
+_SHARE_OF_FILES: Final = 8
+"""Partitions with a backlog keep a file open, at most one in this many of all files that the process may have open."""
 _LOOK_SECONDS: Final = 1.0
 """The logs are read this often even if no stamp changes."""
 
@@ -108,6 +111,8 @@ class Fetcher:
         self.partitions: dict[TopicPartition, Fetched] = {}
         # The identity of each log at an offset, kept after the log is gone, since it may be made anew.
         self._identities: dict[PartitionFolder, tuple[int, LogIdentity]] = {}
+        # Reads that have begun, each with an open file until it has ended; the latest is last.
+        self._reads: dict[TopicPartition, Fetched] = {}
         self._turn = 0
         self._looked_seconds = float("-inf")
 
@@ -117,6 +122,7 @@ class Fetcher:
             at: known if (known := self.partitions.get(at)) and known.folder == folder else Fetched(folder)
             for at, folder in folders.items()
         }
+        self._reads = {at: each for at, each in self._reads.items() if self.partitions.get(at) is each}
         self._looked_seconds = float("-inf")
 
     def fetch(self, records_max: int, bytes_max: int) -> Iterator[tuple[TopicPartition, tuple[Any, ...], Sizes]]:
@@ -286,6 +292,11 @@ class Fetcher:
             position = each.position or 0
         if position >= log.latest:
             return False
+        self._reads.pop(at, None)
+        if len(self._reads) >= files_max() // _SHARE_OF_FILES:
+            # Its rows stay, and the next read begins after them.
+            self._reads.pop(next(iter(self._reads))).batches = None
+        self._reads[at] = each
         reader = LogReader(log.layout, log.latest if self._isolation_level == "read_committed" else None)
         each.end = log.latest
         each.batches = reader.batches(position, log.latest, _COLUMNS, self._isolation_level)

@@ -8,10 +8,14 @@ from typing import Final, Self
 from sparklog.storage.base import ReadableFile, Storage
 
 _SMALL_BYTES_MAX: Final = 1 << 14
+_OPEN_FILES_MAX: Final = 16
+"""A log may have thousands of segments, more than a process may have open files."""
 
 
 class KeptFiles:
     """Files that stay open until they are closed here, so that several reads of a file open it once.
+
+    Only the last files used stay open.
 
     Only for the holder of a log directory's lock: nobody else replaces or
     changes a file meanwhile. Before the holder does so, it calls `forget`.
@@ -22,9 +26,12 @@ class KeptFiles:
 
     def open(self, storage: Storage, path: str) -> AbstractContextManager[ReadableFile]:
         """Open a file for a ``with`` block, which leaves it open; raise `PathNotFoundError` if there is none."""
-        found = self._open.get(path)
+        found = self._open.pop(path, None)
         if found is None:
-            found = self._open[path] = KeptFile(storage.open(path))
+            if len(self._open) >= _OPEN_FILES_MAX:
+                self.forget(next(iter(self._open)))
+            found = KeptFile(storage.open(path))
+        self._open[path] = found
         return found
 
     def forget(self, path: str) -> None:

@@ -18,6 +18,7 @@ from typing import ClassVar, Final, Self
 from sparklog.errors import ForeignNameError, PathNotFoundError, SeglogError, StorageError
 from sparklog.storage.base import Capabilities, Entry, Name, Stamp
 from sparklog.storage.beneath import kind_of, open_file
+from sparklog.storage.process import files_max
 
 _READ_BYTES_MAX: Final = 1 << 30
 
@@ -222,6 +223,16 @@ def to_storage_error(error: OSError, path: str) -> SeglogError:
         return StorageError(f"not a folder: {path}")
     if error.errno == errno.ELOOP:
         return StorageError(f"cannot read {path}: its links lead round in a circle; remove the link")
+    if error.errno == errno.EMFILE:
+        return StorageError(
+            f"cannot open {path}: this process may have {files_max()} files open, and has as many. Raise that limit "
+            f"(ulimit -n), or keep fewer files open"
+        )
+    if error.errno == errno.ENFILE:
+        return StorageError(
+            f"cannot open {path}: this machine has as many files open as it may. Raise its limit (fs.file-max), or end "
+            f"programs that have many files open"
+        )
     return StorageError(f"cannot read {path}: {error.strerror}")
 
 

@@ -17,7 +17,7 @@ from typing import Final, Self
 from sparklog.errors import LockedError
 from sparklog.storage.base import HeldLock
 from sparklog.storage.beneath import look, open_folder, open_or_make_file
-from sparklog.storage.local import OpenDescriptor, to_write_error
+from sparklog.storage.local import to_write_error
 from sparklog.storage.process import ProcessState
 
 _POLL_SECONDS: Final = 0.05
@@ -48,7 +48,7 @@ class _Holding:
 
 
 _holdings: dict[Identity, _Holding] = {}
-_claims: dict[Identity, _Claim] = {}
+_claims: dict[Identity | str, _Claim] = {}
 # A forked child holds none of its parent's locks. Closing the child's descriptors takes nothing from the parent.
 _ours = ProcessState(threading.Condition, _holdings, _claims, give_up=lambda inherited: inherited.close())
 
@@ -188,12 +188,18 @@ def _lock(descriptor: int) -> None:
     fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
-class _Claim(OpenDescriptor):
-    """A folder claimed by one writer of this process. Its open descriptor keeps the inode from being reused."""
+@dataclass(eq=False)
+class _Claim:
+    """A folder claimed by one writer of this process.
 
-    def __init__(self, path: str, spelling: str, identity: Identity, descriptor: int) -> None:
-        self.path, self.spelling, self.identity = path, spelling, identity
-        self._descriptor = descriptor
+    No descriptor is kept, so that the inode of a folder that was removed meanwhile may become that of another folder.
+    Linux prevents this while the writer has files of the folder open; otherwise the other folder is refused until the
+    writer has closed, because it might also be the claimed folder under a new name.
+    """
+
+    path: str
+    spelling: str
+    identity: Identity
 
     @classmethod
     def made(cls, root: str, path: str, spelling: str) -> Self:
@@ -201,24 +207,33 @@ class _Claim(OpenDescriptor):
             descriptor = open_folder(root, path)
         except OSError as error:
             raise to_write_error(error, path) from error
-        found = os.fstat(descriptor)
-        claim = cls(path, spelling, (found.st_dev, found.st_ino), descriptor)
+        try:
+            found = os.fstat(descriptor)
+        finally:
+            os.close(descriptor)
+        claim = cls(path, spelling, (found.st_dev, found.st_ino))
         with _ours.lock:
             other = _claimed_as(path, claim.identity)
             if other is None:
-                _claims[claim.identity] = claim
+                _claims[path] = _claims[claim.identity] = claim
                 return claim
-        claim.close()
         told = spelling if other == spelling else f"{spelling} is the folder {other}, which"
         raise LockedError(f"{told} is open in this process already")
 
     def close(self) -> None:
         with _ours.lock:
-            if _claims.get(self.identity) is self:
-                del _claims[self.identity]
-        super().close()
+            for key in (self.path, self.identity):
+                if _claims.get(key) is self:
+                    del _claims[key]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
 
 
 def _claimed_as(path: str, identity: Identity | None) -> str | None:
     """Return how the claimant of a folder, or of an earlier folder at its path, spells it; None if there is none."""
-    return next((each.spelling for each in _claims.values() if each.identity == identity or each.path == path), None)
+    found = _claims.get(path) or (None if identity is None else _claims.get(identity))
+    return None if found is None else found.spelling

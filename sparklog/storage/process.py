@@ -1,8 +1,10 @@
-"""The current process: its number, its cores, its forks, its environment and its streams."""
+"""The current process: its number, its cores, its open files, its forks, its environment and its streams."""
 
 from __future__ import annotations
 
 import os
+import resource
+import sys
 from collections.abc import Callable
 from typing import Any, Generic, TextIO, TypeVar
 
@@ -56,6 +58,12 @@ def end_process(status: int) -> None:
 def usable_cores() -> int:
     """Return how many of the machine's cores this process may run on."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def files_max() -> int:
+    """Return how many files this process may have open at a time (``ulimit -n``)."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return sys.maxsize if limit == resource.RLIM_INFINITY else limit
 
 
 def environment_value(name: str) -> str | None:

@@ -9,7 +9,7 @@ Source: apache/kafka 4, LogSegment.java (append, onBecomeInactiveSegment).
 from __future__ import annotations
 
 from bisect import bisect_left
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final, Self
 
 import numpy as np
@@ -91,6 +91,11 @@ class ActiveSegmentState:
     @property
     def time_index_bytes(self) -> int:
         return self.segment.time_index_entries * TIME_ENTRY.itemsize
+
+    @property
+    def file_bytes(self) -> tuple[int, int, int]:
+        """The sizes of the log file, the offset index and the time index."""
+        return self.segment.size_bytes, self.offset_index_bytes, self.time_index_bytes
 
 
 def new_segment(base_offset: int, now_ms: int, roll_jitter_ms: int = 0) -> ActiveSegmentState:
@@ -233,20 +238,19 @@ def rows_before_roll(state: ActiveSegmentState, run: BatchRun, config: LogConfig
 
 @dataclass
 class ActiveFiles:
-    """The open files of the active segment."""
+    """The files of the active segment, until they are closed."""
 
     log: WritableFile
     offset_index: WritableFile
     time_index: WritableFile
+    are_open: bool = field(default=True, init=False)
 
     def all(self) -> tuple[WritableFile, ...]:
         return self.log, self.offset_index, self.time_index
 
     def cut(self, tail: ActiveSegmentState) -> None:
         """Cut the files to the sizes in the segment's state."""
-        for file, size_bytes in zip(
-            self.all(), (tail.segment.size_bytes, tail.offset_index_bytes, tail.time_index_bytes), strict=True
-        ):
+        for file, size_bytes in zip(self.all(), tail.file_bytes, strict=True):
             file.truncate(size_bytes)
 
     def sync(self) -> None:
@@ -254,5 +258,6 @@ class ActiveFiles:
             file.sync()
 
     def close(self) -> None:
+        self.are_open = False
         for file in self.all():
             file.close()

@@ -53,12 +53,16 @@ class FlushTimer:
         if self._timer is not None:
             self._timer.cancel()
 
+    def fail(self, error: Exception) -> None:
+        """Note that a sync failed while nobody used the log: the next user of the log gets the error."""
+        self._error, self._is_waiting = error, False
+
     def raise_error(self) -> None:
-        """Raise a `StorageError` if a sync of the timer has failed, once for each."""
+        """Raise a `StorageError` if a sync has failed while nobody used the log, once for each."""
         error, self._error = self._error, None
         if error is not None:
             raise StorageError(
-                f"records appended to {self._folder} could not be synced when flush.ms was over, and are lost "
+                f"records appended to {self._folder} could not be synced while nobody used it, and are lost "
                 f"if the machine stops now: {error}"
             ) from error
 
@@ -87,5 +91,4 @@ class FlushTimer:
                 else:
                     self._sync()
             except (SeglogError, OSError) as error:
-                # It is raised to the next user of the log.
-                self._error, self._is_waiting = error, False
+                self.fail(error)

@@ -23,6 +23,7 @@ from sparklog.errors import (
     NOTHING_VISIBLE,
     InvalidOptionError,
     LockedError,
+    SeglogError,
     StorageError,
     outcome,
 )
@@ -40,7 +41,7 @@ from sparklog.storage.base import Storage
 from sparklog.storage.capabilities import to_writable
 from sparklog.storage.process import process_id
 from sparklog.storage.registry import PathText, expand_one, locate
-from sparklog.write import locking
+from sparklog.write import locking, open_files
 from sparklog.write.commit_plan import metadata_to_write
 from sparklog.write.flushing import FlushTimer
 from sparklog.write.journal import apply_journal
@@ -148,6 +149,7 @@ class LogWriter:
     def _open(self, spelling: str, topic_id: str | None, lock_timeout_seconds: float) -> None:
         storage, folder, directory = self._storage, self._folder, self._folder.directory
         make_directory(directory)
+        open_files.make_room()
         self._resources.enter_context(locking.hold(directory, lock_timeout_seconds, is_shared=True))
         with locking.opening():
             locking.refuse_open(folder, spelling)
@@ -166,6 +168,7 @@ class LogWriter:
         self._flushed_ms = self._clock()
         self._timer.reset()
         self._is_open = True
+        open_files.used(self)
 
     def __enter__(self) -> Self:
         return self
@@ -254,6 +257,7 @@ class LogWriter:
         """
         with outcome(NOTHING_VISIBLE), self._alone():
             self._refuse_closed()
+            self._take_up()
             if (producer_id >= 0 or is_transactional) and min(producer_id, producer_epoch, base_sequence) < 0:
                 raise InvalidOptionError("a producer with an id has an epoch and a base sequence of 0 or more")
             now_ms = self._clock() if now_ms is None else now_ms
@@ -332,9 +336,44 @@ class LogWriter:
 
     def _sync(self) -> None:
         with self._counters.flushing():
-            self._end.files.sync()
+            # A log that let go of its files has synced them.
+            if self._end.files.are_open:
+                self._end.files.sync()
         self._unflushed, self._flushed_ms = 0, self._clock()
         self._timer.reset()
+
+    def _take_up(self) -> None:
+        """Open the files if the log has let go of them."""
+        if not self._end.files.are_open:
+            open_files.make_room()
+            self._end.take_up()
+        open_files.used(self)
+
+    def let_go(self) -> None:
+        """Sync the files and close them until the next append, unless a thread uses the log.
+
+        Other logs need the room; see `sparklog.write.open_files`. Without the sync, an error of writing the bytes to
+        the disk could be lost with the descriptor.
+        """
+        if not self._lock.acquire(blocking=False):
+            return
+        try:
+            if self._is_busy or self._is_broken or not self._end.files.are_open:
+                return
+            if self._unflushed:
+                self._sync()
+            self._end.let_go()
+            open_files.closed(self)
+        except (SeglogError, OSError) as error:
+            # The log that needs the room is another one.
+            self._is_broken = True
+            self._timer.fail(error)
+        finally:
+            self._lock.release()
+
+    def close_in_child(self) -> None:
+        """Close the inherited descriptors in a forked process: the files belong to the parent."""
+        self._end.files.close()
 
     def close(self) -> None:
         """Sync, complete the indexes, write a snapshot of the producers, and release the folder.
@@ -355,8 +394,9 @@ class LogWriter:
         self._timer.stop()
         with self._resources:
             try:
-                if self._is_broken:
-                    raise StorageError(_BROKEN.format(self._path))
+                self._refuse_broken()
+                # Closed again at once, so that no other log has to let go.
+                self._end.take_up()
                 self._end.seal()
                 self._storage.sync_folder(self._path)
                 self._timer.raise_error()
@@ -365,13 +405,14 @@ class LogWriter:
                 raise
             finally:
                 self._end.files.close()
+                open_files.closed(self)
             locking.show_marker(self._folder.directory)
 
     def _close_files_in_child(self) -> None:
         """Close a forked process's inherited descriptors: the log, its locks and its files belong to the parent."""
         if self._is_open:
             self._is_open = False
-            self._end.files.close()
+            self.close_in_child()
             self._resources.pop_all()
 
     @contextmanager
@@ -397,6 +438,10 @@ class LogWriter:
     def _refuse_closed(self) -> None:
         if not self._is_open:
             raise StorageError(f"{self._path} is closed")
-        if self._is_broken:
-            raise StorageError(_BROKEN.format(self._path))
+        self._refuse_broken()
         self._timer.raise_error()
+
+    def _refuse_broken(self) -> None:
+        if self._is_broken:
+            self._timer.raise_error()
+            raise StorageError(_BROKEN.format(self._path))

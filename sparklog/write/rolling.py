@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import replace
 
+from sparklog.errors import StorageError
 from sparklog.log import files
 from sparklog.log.config import LogConfig
 from sparklog.log.files import OffsetFile, offset_file_name, parse_offset_file
@@ -58,8 +60,9 @@ def roll(folder: PartitionFolder, state: ActiveSegmentState, producers: Producer
 class OpenEnd:
     """The end of an open log: its active segment, which grows and is rolled.
 
-    Its state is ``tail``, and its open files are ``files``. The producers that recovery found change with the log;
-    ``rng`` is for ``segment.jitter.ms``.
+    Its state is ``tail``, and its files are ``files``. They may be closed by `let_go` and opened again by `take_up`, as
+    long as the directory is locked. The producers that recovery found change with the log; ``rng`` is for
+    ``segment.jitter.ms``.
     """
 
     def __init__(self, folder: PartitionFolder, config: LogConfig, found: Recovered, rng: Callable[[], int]) -> None:
@@ -67,6 +70,27 @@ class OpenEnd:
         self._config, self._producers, self._rng = config, found.producers, rng
         self.tail = replace(found.state, segment=replace(found.state.segment, roll_jitter_ms=self._jitter_ms()))
         self.files = self._opened(self.tail)
+        self._preallocate()
+
+    def let_go(self) -> None:
+        """Close the files, which the caller has synced."""
+        if self._config.preallocate:
+            self.files.cut(self.tail)
+        self.files.close()
+
+    def take_up(self) -> None:
+        """Open files that were let go; raise `StorageError` if another program has changed them since."""
+        if self.files.are_open:
+            return
+        for path, size_bytes in zip(self._paths(self.tail), self.tail.file_bytes, strict=True):
+            found = self._storage.stamp(path)
+            if found is None or found.size_bytes != size_bytes:
+                is_there = "is gone" if found is None else f"has {found.size_bytes} bytes and not {size_bytes}"
+                raise StorageError(
+                    f"{path} {is_there}: another program has changed it while the log was open. Close the log; to open "
+                    f"it again checks its end"
+                )
+        self.files = self._opened(self.tail, is_cut=False)
         self._preallocate()
 
     def write(self, encoded: EncodedBatches, producer_id: int, now_ms: int) -> None:
@@ -127,12 +151,18 @@ class OpenEnd:
         # Not preallocated again: on a full disk this would fail, although the append is already undone.
         self.tail, self.files = before, self._opened(before)
 
-    def _opened(self, tail: ActiveSegmentState) -> ActiveFiles:
-        """Open the files of a segment, and cut them to the sizes that its state says."""
-        paths = (self._folder.path(tail.segment.base_offset, suffix) for suffix in FIRST_SEGMENT)
-        active = ActiveFiles(*map(self._storage.open_for_append, paths))
-        active.cut(tail)
+    def _opened(self, tail: ActiveSegmentState, *, is_cut: bool = True) -> ActiveFiles:
+        """Open the files of a segment, and cut them to the sizes that its state says unless they have these."""
+        with ExitStack() as opened:
+            paths = self._paths(tail)
+            active = ActiveFiles(*(opened.enter_context(self._storage.open_for_append(path)) for path in paths))
+            if is_cut:
+                active.cut(tail)
+            opened.pop_all()
         return active
+
+    def _paths(self, tail: ActiveSegmentState) -> list[str]:
+        return [self._folder.path(tail.segment.base_offset, suffix) for suffix in FIRST_SEGMENT]
 
     def _preallocate(self) -> None:
         if self._config.preallocate:

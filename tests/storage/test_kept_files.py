@@ -76,3 +76,22 @@ def test_file_that_is_not_there_is_asked_for_again() -> None:
         with pytest.raises(PathNotFoundError):
             kept.open(storage, PATH)
     assert calls["open"] == 2
+
+
+def test_of_many_files_those_that_were_used_last_stay_open() -> None:
+    storage, calls = counting_storage(MemoryStorage())
+    storage.make_folder("/logs")
+    for number in range(100):
+        with storage.open_for_append(f"/logs/{number}") as written:
+            written.append(b"%d" % number)
+    written_closed = calls["close"]
+    kept = KeptFiles()
+    for _ in range(2):
+        for number in range(100):
+            for name in ("0", str(number)):
+                with kept.open(storage, f"/logs/{name}") as file:
+                    assert bytes(file.read(0, 10)) == name.encode()
+            assert calls["open"] - (calls["close"] - written_closed) <= 16
+    assert calls["open"] < 200
+    kept.close()
+    assert calls["open"] == calls["close"] - written_closed

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import resource
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from sparklog.errors import InvalidOptionError, PathNotFoundError, StorageError
-from sparklog.storage.local import LocalFile, LocalStorage
+from sparklog.storage.local import LocalFile, LocalStorage, to_storage_error
+from sparklog.storage.local_writing import LocalWritableStorage
+from sparklog.storage.process import files_max
 from sparklog.storage.registry import locate
+from tests.limits import with_open_files
 
 
 def test_read_is_short_only_where_the_file_ends(tmp_path: Path) -> None:
@@ -160,3 +166,19 @@ def test_pipe_is_not_waited_for(tmp_path: Path, call: str) -> None:
             LocalStorage().open(str(tmp_path / "pipe"))
     else:
         assert LocalStorage().read_small(str(tmp_path / "pipe")) is None
+
+
+def open_too_many(folder: Path) -> None:
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    assert files_max() == limit
+    storage, path = LocalWritableStorage(), str(folder / "f")
+    storage.create(path).close()
+    for opened in (storage.open, storage.open_for_append):
+        with ExitStack() as kept, pytest.raises(StorageError, match=rf"{limit} files open.*\(ulimit -n\)"):
+            [kept.enter_context(opened(path)) for _ in range(limit)]
+
+
+def test_error_of_too_many_open_files_names_the_limit(tmp_path: Path) -> None:
+    with_open_files(50, open_too_many, tmp_path)
+    error = to_storage_error(OSError(errno.ENFILE, os.strerror(errno.ENFILE)), "f")
+    assert "cannot open f: this machine has as many files open as it may" in str(error)

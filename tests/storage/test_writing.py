@@ -18,6 +18,7 @@ import pytest
 from sparklog.errors import LockedError, PathNotFoundError, StorageError
 from sparklog.storage.local_writing import LocalWritableFile, LocalWritableStorage
 from sparklog.write.small_files import write_atomically
+from tests.limits import descriptors_beneath
 from tests.places import directory_at
 
 STORAGE = LocalWritableStorage()
@@ -203,6 +204,17 @@ def test_folder_is_claimed_once_by_whatever_path(tmp_path: Path) -> None:
     assert STORAGE.claimed_as(str(tmp_path / "a")) is None
     with pytest.raises(PathNotFoundError):
         STORAGE.claim(str(tmp_path / "nowhere"), "mine")
+
+
+def test_claim_has_no_descriptor_and_keeps_out_a_moved_folder_and_a_new_one_at_its_path(tmp_path: Path) -> None:
+    claimed, moved = tmp_path / "a", tmp_path / "b"
+    claimed.mkdir()
+    with STORAGE.claim(str(claimed), "mine"):
+        assert descriptors_beneath(tmp_path) == 0
+        claimed.rename(moved)
+        claimed.mkdir()
+        assert [STORAGE.claimed_as(str(path)) for path in (claimed, moved)] == ["mine", "mine"]
+    assert [STORAGE.claimed_as(str(path)) for path in (claimed, moved)] == [None, None]
 
 
 def test_part_of_another_file_is_appended(tmp_path: Path) -> None:
