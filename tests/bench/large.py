@@ -5,7 +5,7 @@ children; also the calls of the storage, and the peak memory. The cost of one pi
 printed as a multiple of that at the first: about 1, and at most 1.3, where nothing costs more than its work.
 
     consumer      a consumer in directories of many partitions
-    producer      a producer and a transaction over many partitions, also under ulimit -n 1024
+    producer      a producer, a transaction and a cleaning over many partitions, also under ulimit -n 1024
     properties    a transaction beside many lines of topics.properties
     logs          logs opened to write, new topics, first sends, in directories of many partitions
     groups        commits of one of many groups
@@ -65,7 +65,7 @@ TABLES: Final = {
         (large_clients.subscribe, large_clients.poll_rows, large_clients.assign),
     ),
     "producer": LargeTable(
-        "A producer and a transaction over all",
+        "A producer, a transaction and a cleaning over all",
         "partitions",
         (100, 300, 1_000),
         (
@@ -73,6 +73,7 @@ TABLES: Final = {
             large_clients.produce_with_few_files,
             large_clients.transact,
             large_clients.transact_with_few_files,
+            large_growth.clean_with_few_files,
         ),
     ),
     "properties": LargeTable(

@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import json
-import resource
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
 import sparklog
 from tests.bench.large_logs import RECORDS, new_logs, partitions_of, shared_logs, topics_of
-from tests.bench.large_meter import Meter, check
+from tests.bench.large_meter import USUAL_FILES, Meter, check, file_limit
 
 _MANY: Final = 200
 _POLLS: Final = 9
 _DUE_SECONDS: Final = 1.2
 """After this time a poll looks for new partitions."""
 _SENDS: Final = 20
-_USUAL_FILES: Final = 1024
 _IN_TRANSACTION: Final = (50, 100)
 _COMMITS: Final = 20
 _OF_GROUP: Final = 100
@@ -69,8 +65,8 @@ def produce(meter: Meter, place: Path, size: int) -> None:
 
 
 def produce_with_few_files(meter: Meter, place: Path, size: int) -> None:
-    with _file_limit(_USUAL_FILES):
-        _produce(meter, place, size, f"producer, ulimit -n {_USUAL_FILES}")
+    with file_limit(USUAL_FILES):
+        _produce(meter, place, size, f"producer, ulimit -n {USUAL_FILES}")
 
 
 def _produce(meter: Meter, place: Path, size: int, name: str) -> None:
@@ -94,8 +90,8 @@ def transact(meter: Meter, place: Path, size: int) -> None:
 
 
 def transact_with_few_files(meter: Meter, place: Path, size: int) -> None:
-    with _file_limit(_USUAL_FILES), new_logs(place, size) as logs:
-        _transact(meter, logs, size, f"transaction, ulimit -n {_USUAL_FILES}", "partition")
+    with file_limit(USUAL_FILES), new_logs(place, size) as logs:
+        _transact(meter, logs, size, f"transaction, ulimit -n {USUAL_FILES}", "partition")
 
 
 def transact_beside_properties(meter: Meter, place: Path, size: int) -> None:
@@ -140,14 +136,3 @@ def _write_groups(logs: Path, groups: int) -> None:
         topics.setdefault(topic, {})[str(partition)] = [0, "", _NOW_MS]
     named = {f"group-{number}": topics for number in range(groups)}
     (logs / "seglog.offsets").write_text(json.dumps({"version": 1, "groups": named}))
-
-
-@contextmanager
-def _file_limit(files: int) -> Iterator[None]:
-    """Let this process have some open files at most."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (min(files, hard), hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

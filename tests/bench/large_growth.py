@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import sparklog
 from tests import terminal
 from tests.bench.large_logs import PER_TOPIC, RECORDS, new_folder, new_logs, partitions_of, shared_logs
-from tests.bench.large_meter import Meter, check
+from tests.bench.large_meter import USUAL_FILES, Meter, check, file_limit
 from tests.bench.large_streams import follow
 from tests.bench.stream import append
 
@@ -76,6 +76,14 @@ def commit(meter: Meter, place: Path, size: int) -> None:
             consumer.commit(dict.fromkeys(partitions_of(size), RECORDS // 2))
         with meter("groups --lag", size, "partition"):
             command("groups", logs, "--lag")
+
+
+def clean_with_few_files(meter: Meter, place: Path, size: int) -> None:
+    """Remove all records."""
+    with file_limit(USUAL_FILES), new_logs(place, size) as logs:
+        with meter(f"clean --retention-ms 1, ulimit -n {USUAL_FILES}", size, "partition"):
+            command("clean", logs, "--retention-ms", "1")
+        check(sparklog.open_topic(logs).read(columns="offset").num_rows, 0)
 
 
 def export(meter: Meter, place: Path, size: int) -> None:

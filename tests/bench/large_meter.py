@@ -29,6 +29,8 @@ from typing import Any, Final
 from tests.growth import counted_work
 
 ROOT: Final = Path(__file__).parents[2]
+USUAL_FILES: Final = 1024
+"""The number of files that a process may have open on most machines, unless it is raised."""
 _TINY: Final = 4
 _LOOK_SECONDS: Final = 0.2
 _WALL_SECONDS_A_PROCESSOR_SECOND: Final = 10
@@ -117,6 +119,17 @@ def check(found: object, expected: object) -> None:
     """Fail if a measured step has not done its work."""
     if found != expected:
         raise ValueError(f"found {found}, and expected {expected}")
+
+
+@contextmanager
+def file_limit(files: int) -> Iterator[None]:
+    """Let this process have some open files at most."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(files, hard), hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 @contextmanager
