@@ -37,7 +37,7 @@ from tests.bench.large_logs import RECORDS
 from tests.bench.large_meter import Step, Work, measured
 
 _ROW_SECONDS: Final = 60.0
-_WIDTH: Final = 150
+_WIDTH: Final = 170
 
 
 @dataclass(frozen=True)

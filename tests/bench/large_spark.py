@@ -31,6 +31,6 @@ def write(meter: Meter, place: Path, size: int) -> None:
             sf.lit("x" * 100).alias("value"),
         )
         for name in ("first", "second"):
-            with meter(f"Spark: the {name} write of a record to each", size, "partition", has_wall=True):
+            with meter(f"Spark: the {name} write, a record to each", size, "partition", has_wall=True):
                 rows.write.format("seglog").option("numPartitions", PER_TOPIC).mode("append").save(str(logs))
         check(spark.read.format("seglog").load(str(logs)).count(), 2 * size)
