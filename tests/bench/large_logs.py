@@ -10,7 +10,16 @@ from pathlib import Path
 from typing import Final
 
 from tests.bench.logs import START_MS, templates
-from tests.build import ProducerEntry, Record, producer_snapshot, producer_snapshot_name, v2_batch, write_partition
+from tests.build import (
+    ProducerEntry,
+    Record,
+    leader_epoch_checkpoint,
+    offset_checkpoint,
+    producer_snapshot,
+    producer_snapshot_name,
+    v2_batch,
+    write_partition,
+)
 from tests.growth import make_partitions, settle
 
 PER_TOPIC: Final = 50
@@ -59,6 +68,8 @@ def new_segments(scratch: Path, segments: int) -> Iterator[Path]:
         for offset in range(1, segments):
             state = ProducerEntry(7, last_sequence=offset - 1, last_offset=offset - 1, timestamp=time_of(offset - 1))
             (partition / producer_snapshot_name(offset)).write_bytes(producer_snapshot([state]))
+        (partition / "leader-epoch-checkpoint").write_text(leader_epoch_checkpoint([(0, 0)]))
+        (path / "recovery-point-offset-checkpoint").write_text(offset_checkpoint({("events", 0): segments}))
         _settle_all(path)
         yield path
 
