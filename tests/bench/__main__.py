@@ -1,6 +1,6 @@
-"""The measurements that docs/performance.md quotes: ``python -m tests.bench [NAME ...]``.
+"""The measurements that docs/performance.md quotes: ``python -m tests.bench [NAME ...]``, or ``NAME OPTION ...``.
 
-All of them one after the other, which takes a quarter of an hour, or those that are named.
+All of them one after the other, which takes about an hour, or the named ones; one alone with its own options.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import argparse
 import subprocess
 import sys
 from collections.abc import Sequence
+from itertools import takewhile
 
 MEASUREMENTS = (
     "plan",
@@ -35,6 +36,7 @@ MEASUREMENTS = (
     "connector",
     "stream_connector",
     "jobs_peers",
+    "large",
 )
 
 
@@ -51,6 +53,12 @@ def chosen(names: Sequence[str]) -> list[str]:
     return [each for each in MEASUREMENTS if not names or any(_is_meant(each, name) for name in names)]
 
 
+def apart(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return the names that the arguments begin with, and the options after them."""
+    names = list(takewhile(lambda each: not each.startswith("-"), arguments))
+    return names, list(arguments[len(names) :])
+
+
 def _is_meant(measurement: str, name: str) -> bool:
     word = measurement.split()[0]
     return word == name or word.startswith(f"{name}_")
@@ -59,9 +67,12 @@ def _is_meant(measurement: str, name: str) -> bool:
 def main() -> None:
     arguments = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
     arguments.add_argument("names", nargs="*", metavar="NAME")
-    for measurement in chosen(arguments.parse_args().names):
-        name, *options = measurement.split()
-        subprocess.run([sys.executable, "-m", f"tests.bench.{name}", *options], check=True)
+    names, options = apart(sys.argv[1:])
+    if len(names) != 1:
+        names, options = arguments.parse_args().names, []
+    for measurement in chosen(names):
+        name, *of_measurement = measurement.split()
+        subprocess.run([sys.executable, "-m", f"tests.bench.{name}", *of_measurement, *options], check=True)
 
 
 if __name__ == "__main__":

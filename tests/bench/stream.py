@@ -74,12 +74,17 @@ def append(folder: Path, first: int) -> None:
         (folder / f"{0:020}.{name}").touch()
 
 
+def reader_of(path: Path) -> SeglogStreamReader:
+    """Return the reader of a stream of all logs of a directory, as it is beside the driver."""
+    options = SeglogOptions.parse_stream({"path": str(path)})
+    return SeglogStreamReader(options, source_schema((), include_headers=False), ReadColumns())
+
+
 def idle_trigger(path: Path) -> tuple[float, float]:
     """Return what a trigger takes that finds nothing, and how many times a listing with sizes that is."""
     for each in [*path.rglob("*"), path]:
         os.utime(each, ns=(0, time.time_ns() - _HOUR_NS))
-    options = SeglogOptions.parse_stream({"path": str(path)})
-    reader = SeglogStreamReader(options, source_schema((), include_headers=False), ReadColumns())
+    reader = reader_of(path)
     start = reader.latestOffset(INITIAL, ReadAllAvailable())
 
     def listed() -> None:
