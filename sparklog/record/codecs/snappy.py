@@ -1,5 +1,8 @@
 """snappy: a stream of blocks (`sparklog.record.format.streams`), or one raw block, as librdkafka writes.
 
+python-snappy wraps cramjam's snappy and copies its result once more. For a small block that is faster than new memory
+of our own; cramjam does the rest.
+
 Source: apache/kafka, SnappyCompression.java; xerial/snappy-java, SnappyOutputStream.java.
 """
 
@@ -9,6 +12,7 @@ import struct
 from typing import Final
 
 import cramjam
+import snappy
 
 from sparklog.record.codecs.table import SNAPPY_BLOCK_BYTES, TARGET_TOO_SMALL, Functions, above_limit
 from sparklog.record.format.streams import XERIAL_MAGIC, XERIAL_START, snappy_stream_blocks
@@ -31,13 +35,24 @@ def _decompress_into(data: memoryview, target: memoryview, limit_bytes: int) -> 
     return filled_bytes
 
 
-def _decompress(data: memoryview, limit_bytes: int) -> bytearray:
+def _decompress(data: memoryview, limit_bytes: int) -> bytes | bytearray:
     claimed = 0
-    for block in snappy_stream_blocks(data):
+    blocks = snappy_stream_blocks(data)
+    for block in blocks:
         claimed += _claimed(block, claimed, limit_bytes)
+    if len(blocks) == 1 and claimed <= SNAPPY_BLOCK_BYTES:
+        return _small(blocks[0])
     records = bytearray(claimed)
     _decompress_into(data, memoryview(records), limit_bytes)
     return records
+
+
+def _small(block: memoryview) -> bytes:
+    """Decompress a small raw block; `_claimed` has checked its size."""
+    try:
+        return snappy.uncompress(block)  # type: ignore[no-any-return]
+    except snappy.UncompressError as error:
+        raise ValueError(f"a snappy block is damaged: {error.__cause__}") from error
 
 
 def _claimed(block: memoryview, before_bytes: int, limit_bytes: int) -> int:
