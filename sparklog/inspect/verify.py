@@ -29,17 +29,16 @@ from sparklog.inspect.verify_names import (
 )
 from sparklog.inspect.verify_segment import Finding, Severity, unreadable
 from sparklog.log import files
-from sparklog.log.checkpoints import parse_offset_checkpoint, parse_topic_id
+from sparklog.log.checkpoints import parse_topic_id
 from sparklog.log.files import TopicPartition
-from sparklog.log.kept_by_stamp import StampedFile
 from sparklog.log.losses import LostSegments, never_compacted
+from sparklog.log.offset_checkpoints import kept_checkpoints
 from sparklog.log.places import LogDirectory, PartitionFolder, join_path
 from sparklog.log.producer_state import parse_snapshot
 from sparklog.record.format.v2 import OFFSET_MAX
 from sparklog.storage.base import Entry, Storage
 
 _NAMES_SHOWN_MAX: Final = 5
-_checkpoints: Final = StampedFile(parse_offset_checkpoint)
 
 
 @dataclass(frozen=True)
@@ -63,7 +62,7 @@ def read_checkpoints(directory: LogDirectory) -> tuple[Checkpoints, list[Finding
     for name in CHECKPOINTS:
         path = directory.file(name)
         try:
-            found = _checkpoints.read(directory, name)
+            found = kept_checkpoints.read(directory, name)
             if found is not None:
                 offsets[name] = found
         except SeglogError as error:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import shutil
 import time
+from functools import cache
 from pathlib import Path
-from unittest.mock import Mock
 
 import pytest
 
@@ -23,7 +24,7 @@ from sparklog.log.checkpoints import encode_offset_checkpoint, parse_offset_chec
 from sparklog.log.files import TopicPartition
 from sparklog.log.layout import topic_id_of
 from sparklog.topic.log_manager import LogManager
-from tests.growth import SIZES, counted_work, make_partitions
+from tests.growth import SIZES, counted_work, make_partitions, settle
 from tests.topic.staged import findings
 
 
@@ -158,16 +159,7 @@ def test_damaged_checkpoint_is_refused_before_a_topic_is_made(tmp_path: Path) ->
     assert LogManager(tmp_path).topics() == {}
 
 
-def test_topics_that_are_made_extended_and_deleted_one_by_one_list_the_directory_seldom(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def open_log(path: str, *_: object, **__: object) -> Mock:
-        Path(path).mkdir()
-        return Mock()
-
-    # Opening a log lists its directory as well.
-    monkeypatch.setattr("sparklog.topic.log_manager.LogWriter.open", open_log)
-    monkeypatch.setattr("sparklog.topic.log_manager.make_directory", lambda _: None)
+def test_topics_that_are_made_extended_and_deleted_one_by_one_list_the_directory_seldom(tmp_path: Path) -> None:
     for size in SIZES:
         make_partitions(tmp_path / str(size), size)
         manager = LogManager(tmp_path / str(size))
@@ -181,8 +173,27 @@ def test_topics_that_are_made_extended_and_deleted_one_by_one_list_the_directory
             for number in range(20):
                 manager.delete_topic(f"new-{number}")
         assert manager.topics() == {f"topic-{number:05d}": 10 for number in range(size // 10)}
-        # A list for the names and one for what is to be removed, each once a second.
-        assert work.names <= (size + 130) * 2 * (time.monotonic() - begun + 1)
+        # A list for the names and one for what is to be removed, each once a second; and the folders of the new logs.
+        assert work.names <= (size + 130) * 2 * (time.monotonic() - begun + 1) + 1000
+
+
+def test_making_a_topic_with_properties_asks_no_more_of_the_storage_in_a_larger_directory(tmp_path: Path) -> None:
+    manager_of, numbers = cache(LogManager), itertools.count()
+
+    def make(directory: Path) -> None:
+        manager_of(directory).create_topic(f"new-{next(numbers)}", 2, {"retention.ms": "5"})
+
+    found = []
+    for size in SIZES:
+        make_partitions(tmp_path / str(size), size)
+        make(tmp_path / str(size))
+        settle(tmp_path / str(size))
+        with counted_work() as work:
+            make(tmp_path / str(size))
+        # The file of properties is replaced as a whole. Names are listed once a second, however many topics are made.
+        assert work.written_bytes < 2000 + 2 * 40 * size // 10
+        found.append((work.calls, work.names if work.names < size else 0))
+    assert max(found) <= (min(found)[0] * 1.1, 100), found
 
 
 def test_topic_with_an_open_log_is_not_deleted(tmp_path: Path) -> None:
