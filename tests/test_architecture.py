@@ -37,7 +37,7 @@ BELOW["cli"] = BELOW["jobs"] | {"jobs", "clients"}
 INDOORS: dict[str, tuple[str, ...]] = {
     "record": ("format", "kernels", "codecs", "batches", "decode", "encode", "rewrite"),
     "log": (
-        *("index", "files", "clock", "checkpoints", "group_offsets", "properties", "config", "places"),
+        *("index", "files", "clock", "checkpoints", "checked_lines", "group_offsets", "properties", "config", "places"),
         *(
             "kept_by_stamp",
             "folders",

@@ -12,22 +12,18 @@
                    a new one, without committed offsets
     before         the groups' offsets before the last transaction's commit, in the same form; until that is
                    carried out, neither its records nor its offsets are visible
-    crc32c         in 8 hexadecimal digits, of the bytes of the object before this field and its comma
+    crc32c         its checksum; see `sparklog.log.checked_lines`
 
-``seglog.offsets.journal`` has the commits since then. A line is a commit, one JSON object:
+``seglog.offsets.journal`` has the commits since then. A line is a commit, with a checksum as well:
 
     generation     of the ``seglog.offsets`` that the commits follow
     transactions   the number of the transaction that commits; 0 if a consumer does
     groups, topics as above, of this commit
-    crc32c         of the bytes of all lines up to here, each without this field and its comma
 
 A commit writes a line, so its work does not grow with the offsets of others. Before the journal grows larger than both
 64 KiB and ``seglog.offsets``, that is replaced by one with all commits, and the journal is removed. A journal of
 another generation counts for nothing: its commits are in the file already, or somebody has put another file there.
 A backup needs both files.
-
-A crash may leave a part of the last line. If a last line does not end, or has zero bytes, it is no commit, and
-the next commit cuts it off. Every other wrong line is an error.
 
 A transaction commits offsets by its own journal, which has some of these fields: the offsets of the transaction, its
 number, and the ids of topics. A transaction is in the files if the number in them is not below its own, so a journal
@@ -45,16 +41,13 @@ from collections.abc import Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple, TypeVar
 
-from crc32c import crc32c
-
 from sparklog.errors import CorruptCheckpointError
+from sparklog.log.checked_lines import encode_line, line_checksum, line_ending, whole_lines
 from sparklog.log.files import PARTITION_MAX, TopicPartition, is_topic_name
 
 NO_OFFSET: Final = -1
 _VERSION: Final = 2
 _VERSION_WITHOUT_JOURNAL: Final = 1
-_CHECKSUM: Final = b',"crc32c":"%08x"}\n'
-_CHECKSUM_BYTES: Final = len(_CHECKSUM % 0)
 _JOURNAL_BYTES_MIN: Final = 1 << 16
 """The size up to which a journal may grow in any case."""
 _UNREADABLE: Final = (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError)
@@ -163,7 +156,7 @@ class CommittedOffsets:
 
     def to_json(self, generation: str) -> bytes:
         """Return the content of ``seglog.offsets``."""
-        return _encoded({"version": _VERSION, "generation": generation, **self.to_fields()}, 0)
+        return encode_line({"version": _VERSION, "generation": generation, **self.to_fields()})
 
 
 @dataclass(frozen=True)
@@ -191,11 +184,11 @@ class StoredOffsets:
     @property
     def ending(self) -> bytes:
         """The last bytes that were read in the journal, which no journal with other lines has there."""
-        return _CHECKSUM % self.checksum if self.end_position else b""
+        return line_ending(self.checksum) if self.end_position else b""
 
     def line(self, commit: CommittedOffsets) -> bytes | None:
         """Return the next line of the journal; None if ``seglog.offsets`` is to be replaced instead."""
-        line = _encoded({"generation": self.generation, **commit.to_fields()}, self.checksum)
+        line = encode_line({"generation": self.generation, **commit.to_fields()}, self.checksum)
         fits = self.end_position + len(line) <= max(self.size_bytes, _JOURNAL_BYTES_MIN)
         return line if self.generation and fits else None
 
@@ -213,20 +206,6 @@ def _known(
 ) -> dict[TopicPartition, OffsetCommit]:
     nothing = OffsetCommit(NO_OFFSET, "", 0)
     return {at: offsets.get(at, nothing) for at in wanted}
-
-
-def _encoded(fields: Mapping[str, Any], checksum: int) -> bytes:
-    text = json.dumps(fields, separators=(",", ":")).encode()[:-1]
-    return text + _CHECKSUM % crc32c(text, checksum)
-
-
-def _checked(line: bytes, checksum: int) -> int:
-    """Return the checksum of a line, if it is the one that it has."""
-    text = line[:-_CHECKSUM_BYTES]
-    found = crc32c(text, checksum)
-    if line[len(text) :] != _CHECKSUM % found:
-        raise ValueError("its checksum does not fit its bytes")
-    return found
 
 
 def _behind(known: OffsetCommit | None, commit: OffsetCommit) -> OffsetCommit:
@@ -307,7 +286,7 @@ def parse_group_offsets(data: bytes, path: str) -> StoredOffsets:
         if version == _VERSION_WITHOUT_JOURNAL:
             return StoredOffsets(offsets_of_fields(found))
         if version == _VERSION:
-            _checked(data, 0)
+            line_checksum(data)
             return StoredOffsets(offsets_of_fields(found), _text(found["generation"], "a generation"), len(data))
     except _UNREADABLE as error:
         raise CorruptCheckpointError(f"not a file of committed offsets: {error!r}", path=path) from error
@@ -327,13 +306,10 @@ def add_lines(found: StoredOffsets, data: bytes, path: str) -> StoredOffsets:
     CorruptCheckpointError
         A line is damaged.
     """
-    *lines, rest = data.split(b"\n")
-    if lines and not rest and b"\0" in lines[-1]:
-        lines.pop()
     commits, position, checksum = [], found.end_position, found.checksum
-    for line in lines:
+    for line in whole_lines(data):
         try:
-            checksum = _checked(line + b"\n", checksum)
+            checksum = line_checksum(line, checksum)
             fields = json.loads(line)
             if fields["generation"] != found.generation:
                 if position:
@@ -344,7 +320,7 @@ def add_lines(found: StoredOffsets, data: bytes, path: str) -> StoredOffsets:
             raise CorruptCheckpointError(
                 f"not a line of committed offsets: {error!r}", path=path, position=position, hint=_WAY_OUT
             ) from error
-        position += len(line) + 1
+        position += len(line)
     if not commits:
         return found
     return replace(found, offsets=found.offsets.updated(commits), end_position=position, checksum=checksum)

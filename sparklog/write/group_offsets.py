@@ -34,7 +34,7 @@ from sparklog.log.kept_by_stamp import StampedFile, StampedLines
 from sparklog.log.layout import topic_id_of
 from sparklog.log.places import LogDirectory
 from sparklog.storage.base import HeldLock
-from sparklog.write.small_files import write_atomically
+from sparklog.write.small_files import append_line, write_atomically
 
 _NOTHING: Final = StoredOffsets()
 _files: Final = StampedFile(parse_group_offsets)
@@ -189,7 +189,7 @@ def _add(directory: LogDirectory, stored: StoredOffsets, commit: CommittedOffset
     if line is None:
         _replace_file(directory, stored.offsets.updated([commit]))
     else:
-        _append_line(directory, stored.end_position, line)
+        append_line(directory, files.GROUP_OFFSETS_JOURNAL, stored.end_position, line, like=files.GROUP_OFFSETS)
 
 
 def _replace_file(directory: LogDirectory, offsets: CommittedOffsets) -> None:
@@ -200,27 +200,3 @@ def _replace_file(directory: LogDirectory, offsets: CommittedOffsets) -> None:
     # The journal follows the file of before: if it stays, it counts for nothing, and the next commit replaces it.
     with suppress(StorageError):
         directory.writable.remove(directory.file(files.GROUP_OFFSETS_JOURNAL))
-
-
-def _append_line(directory: LogDirectory, end_position: int, line: bytes) -> None:
-    """Write a line of the journal behind the last commit there."""
-    storage, path = directory.writable, directory.file(files.GROUP_OFFSETS_JOURNAL)
-    # A journal that counts for nothing becomes another file: its bytes must never mix with new ones.
-    like = directory.file(files.GROUP_OFFSETS)
-    with storage.open_for_append(path) if end_position else storage.create(path, like) as journal:
-        if journal.size_bytes() != end_position:
-            journal.truncate(end_position)
-        # All before the line must be on the disk, so that a power cut damages no line but the last. A process may have
-        # died before it had synced its own.
-        if end_position:
-            journal.sync()
-        else:
-            storage.sync_folder(directory.path)
-        try:
-            journal.append(line)
-            journal.sync()
-        except StorageError:
-            # The error means to the caller that nothing was committed.
-            with suppress(StorageError):
-                journal.truncate(end_position)
-            raise

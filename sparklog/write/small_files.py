@@ -7,8 +7,10 @@ damaged checkpoint is refused, since its lines about other logs would be lost.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Final
 
+from sparklog.errors import StorageError
 from sparklog.log import files
 from sparklog.log.checkpoints import encode_offset_checkpoint
 from sparklog.log.files import TopicPartition, being_written
@@ -44,6 +46,37 @@ def write_atomically(folder: LogDirectory | PartitionFolder, name: str, data: by
         file.sync()
     storage.rename(beside, folder.file(name))
     storage.sync_folder(folder.location)
+
+
+def append_line(directory: LogDirectory, name: str, end_position: int, line: bytes, *, like: str) -> None:
+    """Write a line to a file of checked lines, and sync it. Whoever writes the file holds its lock.
+
+    Parameters
+    ----------
+    end_position : int
+        The end of the lines in the file; whatever follows is cut off, since a crash has left it. If it is 0, the file
+        is replaced: bytes that count for nothing must never mix with new ones.
+    like : str
+        The name of the file whose owner and mode a new file gets.
+    """
+    storage, path = directory.writable, directory.file(name)
+    with storage.open_for_append(path) if end_position else storage.create(path, directory.file(like)) as file:
+        if file.size_bytes() != end_position:
+            file.truncate(end_position)
+        # All before the line must be on the disk, so that a power cut damages no line but the last. A process may have
+        # died before it had synced its own.
+        if end_position:
+            file.sync()
+        else:
+            storage.sync_folder(directory.path)
+        try:
+            file.append(line)
+            file.sync()
+        except StorageError:
+            # The error means to the caller that nothing was written.
+            with suppress(StorageError):
+                file.truncate(end_position)
+            raise
 
 
 BEFORE_LOG_END: Final = (files.RECOVERY_POINT_CHECKPOINT, files.HIGH_WATERMARK_CHECKPOINT, files.CLEANER_CHECKPOINT)

@@ -21,14 +21,17 @@ from sparklog.topic.transactions.coordinators import first_transactional_ids
 from sparklog.topic.transactions.ids import (
     TIMEOUT_MS,
     TransactionalIds,
+    add_partitions,
     read_transactional_ids,
+    replace_ids,
+    stored_ids,
 )
 from sparklog.topic.write.commit import CommitRequest, commit
 from sparklog.topic.write.configs import stored_configs
 from sparklog.write.journal import only_writer
 from sparklog.write.locking import refuse_claimed
 from sparklog.write.running_jobs import begin, job_of_stream
-from sparklog.write.small_files import make_directory, write_atomically
+from sparklog.write.small_files import make_directory
 from sparklog.write.staged_files import StagedRun
 from sparklog.write.staging import TaskStage
 
@@ -77,9 +80,14 @@ def add_to_transaction(
     InvalidProducerEpochError
         Another writer has started the transactional id since.
     """
-    states = known_ids(directory)
-    log = coordinator_log(directory, name, states.checked(name, producer))
-    _record(directory, states.opened(name, now_ms, folders), log, name, now_ms)
+    stored, added = stored_ids(directory)
+    states = stored or first_transactional_ids(directory)
+    found = states.checked(name, producer)
+    log = coordinator_log(directory, name, found)
+    if log is not None or not found.is_open:
+        _record(directory, states.with_added(added).opened(name, now_ms, folders), log, name, now_ms)
+    elif folders:
+        add_partitions(directory, producer, folders, added)
 
 
 def commit_transaction(
@@ -232,7 +240,7 @@ def _record(
         if recorded:
             commit(job, recorded, now_ms, is_held=True)
             return
-    write_atomically(directory, TRANSACTIONAL_IDS, states.encode())
+    replace_ids(directory, states)
 
 
 _LAST_TASK: Final = (1 << 31) - 1

@@ -3,7 +3,7 @@
 ``seglog.transactions`` in the log directory is one JSON object. It is changed under the lock of the directory; the
 commit that ends a transaction replaces it together with everything else:
 
-    version             1
+    version             2; 1 in a file of earlier versions of sparklog, which refuse 2: no journal follows it
     next_producer_id    the id of the next new producer; no id is given twice
     transactional_ids   by transactional id:
         producer_id
@@ -13,6 +13,16 @@ commit that ends a transaction replaces it together with everything else:
         partitions       the folder names of the partitions of its transaction
         start_ms         the start of the transaction, ms since the epoch; -1 if none has begun
         last_update_ms   ms since the epoch
+
+``seglog.transactions.journal`` has the partitions that were added to open transactions since then, so that adding one
+of many writes one line; see `sparklog.log.checked_lines`:
+
+    producer_id, producer_epoch
+                         the producer of the transaction
+    partitions           the folder names of the added partitions
+
+A line counts for the open transaction of its producer and epoch, and for no other. The next addition that begins a
+transaction removes the journal; what ``seglog.transactions`` has by then includes it.
 
 Producer ids of a directory begin at a random number between 2**52 and 2**53 and count up. A cluster counts from 0, and
 gets there after four quadrillion producers. If a log is copied to another directory, the ids of the two hardly collide.
@@ -25,13 +35,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
 
-from sparklog.errors import CorruptCheckpointError, InvalidOptionError, InvalidProducerEpochError
-from sparklog.log.files import TRANSACTIONAL_IDS
+from sparklog.errors import CorruptCheckpointError, InvalidOptionError, InvalidProducerEpochError, StorageError
+from sparklog.log.checked_lines import encode_line, line_checksum, line_ending, whole_lines
+from sparklog.log.files import ADDED_PARTITIONS, TRANSACTIONAL_IDS
+from sparklog.log.kept_by_stamp import StampedFile, StampedLines
 from sparklog.log.places import LogDirectory
 from sparklog.record.batches.producer_stamps import TransactionProducer
+from sparklog.write.small_files import append_line, write_atomically
 
 TIMEOUT_MS: Final = 60_000
 """Kafka's default of ``transaction.timeout.ms``."""
@@ -47,7 +61,9 @@ ONGOING: Final = "Ongoing"
 COMMITTED: Final = "CompleteCommit"
 ABORTED: Final = "CompleteAbort"
 _STATES: Final = frozenset({EMPTY_STATE, ONGOING, COMMITTED, ABORTED})
-_VERSION: Final = 1
+_VERSION: Final = 2
+_VERSION_WITHOUT_JOURNAL: Final = 1
+_UNREADABLE: Final = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +98,15 @@ class TransactionalIds:
 
     next_producer_id: int
     ids: Mapping[str, TransactionalId] = field(default_factory=dict)
+
+    def with_added(self, added: AddedPartitions) -> TransactionalIds:
+        """Return the ids with the partitions that were added to their open transactions."""
+        more = {
+            name: replace(each, partitions=tuple(dict.fromkeys((*each.partitions, *added.of[each.producer]))))
+            for name, each in self.ids.items()
+            if each.is_open and each.producer in added.of
+        }
+        return replace(self, ids={**self.ids, **more}) if more else self
 
     def begun(self, name: str, timeout_ms: int, now_ms: int) -> TransactionalIds:
         """Return the ids after a new start of a transactional id, which has no open transaction."""
@@ -161,36 +186,121 @@ def check_transactional_id(name: str) -> str:
     return name
 
 
+@dataclass(frozen=True)
+class AddedPartitions:
+    """The partitions in the part of the journal that was read.
+
+    Attributes
+    ----------
+    of : mapping of TransactionProducer to tuple of str
+        The folder names of the partitions that a producer has added.
+    end_position : int
+        The end of the lines.
+    checksum : int
+        The checksum there.
+    """
+
+    of: Mapping[TransactionProducer, tuple[str, ...]] = field(default_factory=dict)
+    end_position: int = 0
+    checksum: int = 0
+
+    @property
+    def ending(self) -> bytes:
+        """The last bytes of the lines, which no journal with other lines has there."""
+        return line_ending(self.checksum) if self.end_position else b""
+
+
 def read_transactional_ids(directory: LogDirectory) -> TransactionalIds | None:
     """Read the transactional ids of a log directory; None if it has never had any.
 
     Raises
     ------
     CorruptCheckpointError
-        The file cannot be read. Nothing may be written in a transaction then, because a producer id might be reused.
+        A file cannot be read. Nothing may be written in a transaction then, because a producer id might be reused.
     """
-    path = directory.file(TRANSACTIONAL_IDS)
-    data = directory.storage.read_small(path)
-    return None if data is None else _parsed(data, path)
+    found, added = stored_ids(directory)
+    return None if found is None else found.with_added(added)
+
+
+def stored_ids(directory: LogDirectory) -> tuple[TransactionalIds | None, AddedPartitions]:
+    """Read the file and its journal, of one moment; for errors see `read_transactional_ids`."""
+    found = _files.read(directory, TRANSACTIONAL_IDS)
+    while True:
+        before, added = found, _journals.read(directory, ADDED_PARTITIONS, _NOTHING_ADDED)
+        found = _files.read(directory, TRANSACTIONAL_IDS)
+        if found == before:
+            return found, added
+
+
+def add_partitions(
+    directory: LogDirectory, producer: TransactionProducer, folders: Collection[str], added: AddedPartitions
+) -> None:
+    """Add partitions to the open transaction of a producer. The caller holds the lock of the directory.
+
+    Parameters
+    ----------
+    added : AddedPartitions
+        The partitions in the journal now, from `stored_ids`.
+    """
+    fields = {**producer._asdict(), "partitions": list(folders)}
+    line = encode_line(fields, added.checksum)
+    append_line(directory, ADDED_PARTITIONS, added.end_position, line, like=TRANSACTIONAL_IDS)
+
+
+def replace_ids(directory: LogDirectory, ids: TransactionalIds) -> None:
+    """Replace the file by ids that include the journal, and remove that. The caller holds the lock of the directory."""
+    write_atomically(directory, TRANSACTIONAL_IDS, ids.encode())
+    # Lines that stay count for transactions that have their partitions already.
+    with suppress(StorageError):
+        directory.writable.remove(directory.file(ADDED_PARTITIONS))
 
 
 def _parsed(data: bytes, path: str) -> TransactionalIds:
     try:
         found = json.loads(data)
-        if found["version"] == _VERSION:
+        if found["version"] in (_VERSION, _VERSION_WITHOUT_JOURNAL):
             ids = {str(name): _transactional_id(fields) for name, fields in found["transactional_ids"].items()}
             return TransactionalIds(_number(found["next_producer_id"], 0), ids)
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except _UNREADABLE as error:
         raise CorruptCheckpointError(f"not a file of transactional ids: {error!r}", path=path) from error
     raise CorruptCheckpointError(f"unknown version {found['version']!r} of a file of transactional ids", path=path)
+
+
+def _with_lines(found: AddedPartitions, data: bytes, path: str) -> AddedPartitions:
+    """Return the added partitions after more lines of the journal."""
+    of, position, checksum = dict(found.of), found.end_position, found.checksum
+    for line in whole_lines(data):
+        try:
+            checksum = line_checksum(line, checksum)
+            fields = json.loads(line)
+            producer = _producer(fields)
+            of[producer] = (*of.get(producer, ()), *(str(folder) for folder in fields["partitions"]))
+        except _UNREADABLE as error:
+            raise CorruptCheckpointError(
+                f"not a line of added partitions: {error!r}", path=path, position=position, hint=_WAY_OUT
+            ) from error
+        position += len(line)
+    return found if position == found.end_position else AddedPartitions(of, position, checksum)
+
+
+_WAY_OUT: Final = (
+    "Nothing is changed while it cannot be read. Restore this file and the one without .journal together; or remove "
+    "this file, and then end the transactions that 'sparklog transactions --hanging' shows"
+)
+_NOTHING_ADDED: Final = AddedPartitions()
+_files: Final = StampedFile(_parsed)
+_journals: Final = StampedLines(_with_lines)
+
+
+def _producer(fields: Mapping[str, Any]) -> TransactionProducer:
+    return TransactionProducer(_number(fields["producer_id"], 0), _number(fields["producer_epoch"], 0, EPOCH_MAX))
 
 
 def _transactional_id(fields: Mapping[str, Any]) -> TransactionalId:
     if fields["state"] not in _STATES:
         raise ValueError(f"unknown state {fields['state']!r}")
     return TransactionalId(
-        producer_id=_number(fields["producer_id"], 0),
-        producer_epoch=_number(fields["producer_epoch"], 0, EPOCH_MAX),
+        *_producer(fields),
         state=fields["state"],
         timeout_ms=_number(fields["timeout_ms"], 0),
         partitions=tuple(str(folder) for folder in fields["partitions"]),

@@ -36,6 +36,7 @@ from sparklog.topic.write.open_logs import OpenLogs
 from sparklog.topic.write.txn_versions import TxnVersion
 from sparklog.write.group_offsets import commit_group_offsets, read_group_offsets
 from sparklog.write.staged_files import StagedRun
+from tests.growth import counted_work
 from tests.places import directory_at, folder_at, moved
 from tests.storage.crash import CrashingStorage, FailingStorage, Loss, crashes
 from tests.topic.staged import CONFIG, NOW_MS, findings, rows, stage, write
@@ -174,6 +175,52 @@ def test_writer_that_stops_anywhere_is_seen_whole_or_not_at_all(
         assert findings(crash.folder) == [], str(crash)
         outcomes.add(seen == new)
     assert outcomes == ({False} if is_abort else {False, True})
+
+
+@pytest.mark.parametrize("loss", ["kept", "lost", "zeros", "pages"])
+def test_writer_that_stops_anywhere_while_it_adds_partitions_leaves_none_hanging(tmp_path: Path, loss: Loss) -> None:
+    def prepare(folder: Path) -> None:
+        with transaction(folder, "loader", CONFIG) as writer:
+            for number in range(3):
+                writer.append("events", number, table("old"))
+
+    def run(storage: CrashingStorage, folder: Path) -> None:
+        with TransactionalWriter.open(folder, "loader", CONFIG, storage=storage) as writer:
+            writer.begin()
+            for number in range(3):
+                writer.append("events", number, table("new"))
+
+    added = set()
+    for crash in crashes(prepare, run, tmp_path, (loss,)):
+        states = read_transactional_ids(directory_at(crash.folder))
+        assert states is not None
+        added.add(len(states.ids["loader"].partitions))
+        with transaction(crash.folder, "loader", CONFIG) as writer:
+            writer.append("events", 1, table("next"))
+        old = {f"events-{number}": ["old"] for number in range(3)}
+        assert committed(crash.folder) == {**old, "events-1": ["old", "next"]}, str(crash)
+        assert all_stable(crash.folder), str(crash)
+        assert findings(crash.folder) == [], str(crash)
+    assert added == {0, 1, 2, 3}
+
+
+def test_partition_added_to_a_transaction_of_many_costs_no_more(tmp_path: Path) -> None:
+    with TransactionalWriter.open(tmp_path, "loader", CONFIG) as writer:
+        writer.begin()
+        found = []
+        for number in range(120):
+            with counted_work() as work:
+                writer.append("events", number, table("x"))
+            found.append(work)
+        assert max(each.written_bytes for each in found[2:]) <= found[1].written_bytes + 10
+        assert max(each.calls for each in found[2:]) <= found[1].calls + 5
+        assert max(each.read_bytes for each in found[2:]) <= found[1].read_bytes + 500
+        states = read_transactional_ids(writer.directory)
+        assert states is not None
+        assert states.ids["loader"].partitions == tuple(f"events-{number}" for number in range(120))
+        writer.abort()
+    assert all_stable(tmp_path)
+    assert committed(tmp_path) == {}
 
 
 @pytest.mark.parametrize("is_abort", [False, True], ids=["commit", "abort"])

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import sparklog
 from sparklog.errors import CorruptCheckpointError, InvalidProducerEpochError
-from sparklog.log.files import TRANSACTIONAL_IDS
+from sparklog.log.files import ADDED_PARTITIONS, TRANSACTIONAL_IDS
 from sparklog.record.batches.producer_stamps import TransactionProducer
 from sparklog.topic.transactions.coordinators import first_transactional_ids
 from sparklog.topic.transactions.ids import (
@@ -20,8 +20,12 @@ from sparklog.topic.transactions.ids import (
     PRODUCER_IDS_FROM,
     PRODUCER_IDS_UNTIL,
     TransactionalIds,
+    add_partitions,
     read_transactional_ids,
+    replace_ids,
+    stored_ids,
 )
+from sparklog.write.small_files import write_atomically
 from tests.golden import golden_set
 from tests.places import directory_at
 from tests.storage.memory import MemoryStorage
@@ -87,7 +91,7 @@ SOUND = json.loads(TransactionalIds(FIRST).begun("a", 60_000, 1).encode())
 @pytest.mark.parametrize(
     "change",
     [
-        {"version": 2},
+        {"version": 3},
         {"next_producer_id": -1},
         {"next_producer_id": "7"},
         {"transactional_ids": []},
@@ -104,6 +108,83 @@ def test_damaged_file_is_refused(tmp_path: Path, change: dict[str, object]) -> N
             read_transactional_ids(directory_at(tmp_path))
         with pytest.raises(CorruptCheckpointError):
             sparklog.TransactionalWriter.open(tmp_path, "a")
+
+
+def test_file_of_an_earlier_version_is_read_and_followed_by_a_journal(tmp_path: Path) -> None:
+    ids = TransactionalIds(FIRST).begun("a", 60_000, 1).opened("a", 2, ["t-0"])
+    data = ids.encode().replace(b'"version": 2', b'"version": 1')
+    assert data != ids.encode()
+    (tmp_path / TRANSACTIONAL_IDS).write_bytes(data)
+    assert read_transactional_ids(directory_at(tmp_path)) == ids
+
+
+def journal(folder: Path, *lines: tuple[TransactionProducer, list[str]]) -> Path:
+    """Add partitions to transactions, and return the path of the journal."""
+    for producer, folders in lines:
+        add_partitions(directory_at(folder), producer, folders, stored_ids(directory_at(folder))[1])
+    return folder / ADDED_PARTITIONS
+
+
+def test_added_partitions_count_for_the_open_transaction_of_their_producer_and_epoch(tmp_path: Path) -> None:
+    ids = TransactionalIds(FIRST).begun("a", 60_000, 1).begun("b", 60_000, 1).begun("c", 60_000, 1)
+    ids = ids.opened("a", 2, ["t-0"]).opened("b", 2, ["t-0"])
+    directory = directory_at(tmp_path)
+    replace_ids(directory, ids)
+    (a, b, c), old = (ids.ids[name].producer for name in "abc"), TransactionProducer(FIRST, 7)
+    journal(tmp_path, (a, ["t-1"]), (b, ["t-2", "t-0"]), (old, ["t-3"]), (a, ["t-4"]), (c, ["t-5"]))
+
+    def partitions() -> dict[str, tuple[str, ...]]:
+        found = read_transactional_ids(directory)
+        assert found is not None
+        return {name: each.partitions for name, each in found.ids.items()}
+
+    assert partitions() == {"a": ("t-0", "t-1", "t-4"), "b": ("t-0", "t-2"), "c": ()}
+    # The end of a transaction is written by a commit, which does not know of the journal.
+    whole = read_transactional_ids(directory)
+    assert whole is not None
+    write_atomically(directory, TRANSACTIONAL_IDS, whole.ended("a", 3, is_abort=True).encode())
+    assert partitions() == {"a": (), "b": ("t-0", "t-2"), "c": ()}
+    after = read_transactional_ids(directory)
+    assert after is not None
+    replace_ids(directory, after.opened("a", 4, ["t-6"]))
+    assert partitions() == {"a": ("t-6",), "b": ("t-0", "t-2"), "c": ()}
+    assert not (tmp_path / ADDED_PARTITIONS).exists()
+
+
+def test_line_that_a_crash_tore_is_not_there_and_the_next_addition_cuts_it_off(tmp_path: Path) -> None:
+    ids = TransactionalIds(FIRST).begun("a", 60_000, 1).opened("a", 2, ["t-0"])
+    directory, producer = directory_at(tmp_path), ids.ids["a"].producer
+    replace_ids(directory, ids)
+    whole = journal(tmp_path, (producer, ["t-1"]), (producer, ["t-2"])).read_bytes()
+    first, second = whole.splitlines(keepends=True)
+    for rest in (second[:-1], second[:20], b"\0" * 30, second[:9] + b"\0" * (len(second) - 10) + b"\n"):
+        (tmp_path / ADDED_PARTITIONS).write_bytes(first + rest)
+        assert stored_ids(directory)[1].of == {producer: ("t-1",)}
+        journal(tmp_path, (producer, ["t-3"]))
+        assert stored_ids(directory)[1].of == {producer: ("t-1", "t-3")}
+        assert (tmp_path / ADDED_PARTITIONS).read_bytes().startswith(first)
+
+
+def test_flipped_bit_of_a_line_is_an_error_that_names_its_position(tmp_path: Path) -> None:
+    ids = TransactionalIds(FIRST).begun("a", 60_000, 1).opened("a", 2, ["t-0"])
+    directory, producer = directory_at(tmp_path), ids.ids["a"].producer
+    replace_ids(directory, ids)
+    whole = journal(tmp_path, (producer, ["t-1"]), (producer, ["t-2"])).read_bytes()
+    start = whole.index(b"\n") + 1
+    for position in range(0, len(whole) - 1, 3):
+        # Lines that a process has read, it does not read again.
+        other = tmp_path / str(position)
+        other.mkdir()
+        (other / TRANSACTIONAL_IDS).write_bytes(ids.encode())
+        flipped = bytearray(whole)
+        flipped[position] ^= 4
+        (other / ADDED_PARTITIONS).write_bytes(flipped)
+        with pytest.raises(CorruptCheckpointError, match="added partitions") as caught:
+            read_transactional_ids(directory_at(other))
+        assert caught.value.position == (0 if position < start else start)
+        with pytest.raises(CorruptCheckpointError):
+            sparklog.TransactionalWriter.open(other, "a")
+        assert (other / ADDED_PARTITIONS).read_bytes() == flipped
 
 
 def test_first_producer_id_is_a_random_one_of_our_range(tmp_path: Path) -> None:
