@@ -167,7 +167,7 @@ def refuse_foreign_changes(directory: LogDirectory, journal: Journal) -> None:
     renamed: set[str] = set()
     for move in journal.moves:
         if isinstance(move, Rename):
-            if not _exists(directory, move.source) and not _exists(directory, move.target):
+            if not any(map(directory.storage.identity, (directory.file(move.source), directory.file(move.target)))):
                 raise CommitError(f"a file of the commit is gone: {directory.file(move.source)}. {_WAY_OUT}")
             renamed.add(move.target)
         elif move.target not in renamed:
@@ -223,12 +223,4 @@ def _is_of(directory: LogDirectory, target: ReadableFile, part: Append) -> bool:
                 return False
             if len(found) < length_bytes:
                 return True
-    return True
-
-
-def _exists(directory: LogDirectory, name: str) -> bool:
-    try:
-        directory.storage.open(directory.file(name)).close()
-    except PathNotFoundError:
-        return False
     return True

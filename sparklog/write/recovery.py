@@ -68,6 +68,8 @@ class Recovered:
         Whether the log now has a segment.
     snapshots : set of int
         The offsets of the producer snapshots now in the folder.
+    empty_snapshot : int or None
+        The offset of the last of them, if it has no producers.
     """
 
     state: ActiveSegmentState
@@ -77,6 +79,7 @@ class Recovered:
     actions: tuple[Action, ...]
     has_segment: bool
     snapshots: Set[int]
+    empty_snapshot: int | None = None
 
 
 def recover_log(
@@ -136,6 +139,7 @@ def _recovered(
     refuse_unindexable(actions, sound)
     with _hinted():
         known = last_snapshot(layout, _snapshots(actions))
+        empty_snapshot = known.offset if known is not None and not known.producers.entries else None
         producers = producers_after(known or KnownProducers(Producers(), layout.start_offset), layout, now_ms)
         written = _written_epochs(actions)
         epochs = _leader_epochs(written, layout)
@@ -150,9 +154,8 @@ def _recovered(
         state = recover_active_segment(actions, sound, config, now_ms)
     recover_older_indexes(actions, layout, config)
     has_segment = begins_log or bool(layout.segments)
-    return Recovered(
-        state, layout.start_offset, producers, epochs, tuple(actions.done), has_segment, frozenset(_snapshots(actions))
-    )
+    snapshots, done = frozenset(_snapshots(actions)), tuple(actions.done)
+    return Recovered(state, layout.start_offset, producers, epochs, done, has_segment, snapshots, empty_snapshot)
 
 
 @contextmanager

@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
+import sparklog
 from sparklog.errors import CommitError
 from sparklog.log import files
+from sparklog.log.config import LogConfig
 from sparklog.topic.write.commit import CommitRequest, commit
 from sparklog.topic.write.txn_versions import TxnVersion
 from sparklog.write.journal import apply_journal
@@ -35,6 +37,41 @@ def test_files_are_made_and_extended(tmp_path: Path) -> None:
     assert content_of(tmp_path) == b"first\nsecond\n"
     assert (tmp_path / "seglog.other").read_bytes() == b"x"
     assert values(tmp_path) == BOTH
+    assert findings(tmp_path) == []
+
+
+def snapshots(directory: Path, number: int = 0) -> dict[int, int]:
+    """Return the inodes of a log's snapshots by offset."""
+    return {int(each.stem): each.stat().st_ino for each in (directory / f"events-{number}").glob("*.snapshot")}
+
+
+def test_snapshot_of_a_log_without_producers_moves_on_with_the_end_of_the_log(tmp_path: Path) -> None:
+    write(tmp_path, OLD)
+    first = snapshots(tmp_path)
+    assert list(first) == [1]
+    for end in (2, 3):
+        write(tmp_path, NEW)
+        assert snapshots(tmp_path) == {end: first[1]}
+        assert findings(tmp_path) == []
+
+
+def test_snapshot_at_the_beginning_of_a_segment_and_one_with_producers_stay(tmp_path: Path) -> None:
+    small = LogConfig(segment_bytes=200)
+    write(tmp_path, [rows(["x" * 150], partition=[0])], config=small)
+    write(tmp_path, [rows(["y" * 150], partition=[0])], config=small)
+    bases = {int(each.stem) for each in (tmp_path / "events-0").glob("*.log")}
+    assert bases == {0, 1}
+    before = snapshots(tmp_path)
+    assert sorted(before) == [1, 2]
+    write(tmp_path, [rows(["z"], partition=[0])])
+    assert snapshots(tmp_path) == {1: before[1], 3: before[2]}
+    with sparklog.PartitionLog.open(tmp_path / "events-0") as log:
+        log.append({"value": [b"p"]}, producer_id=7, producer_epoch=0, base_sequence=0)
+    of_producer = snapshots(tmp_path)
+    write(tmp_path, [rows(["z"], partition=[0])])
+    assert snapshots(tmp_path)[5] not in of_producer.values()
+    with sparklog.PartitionLog.open(tmp_path / "events-0") as log:
+        assert log.append({"value": [b"p"]}, producer_id=7, producer_epoch=0, base_sequence=0) == (3, 3)
     assert findings(tmp_path) == []
 
 

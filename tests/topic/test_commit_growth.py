@@ -36,16 +36,18 @@ AT_MOST_OF_EACH = {
     # Its log and its two indexes, each of which is looked at and read once.
     "open": 3,
     "read": 4,
-    # And what the commit appends to them, and to its snapshot and its checkpoint of epochs.
+    # And what the commit appends to them. Its snapshot is renamed.
     "size_bytes": 8,
     "stamp": 6,
-    "open_for_append": 3,
+    "identity": 1,
+    "open_for_append": 2,
+    "rename": 1,
     # Its snapshot, and its checkpoint of epochs.
     "read_small": 2,
 }
 """How often a commit may ask for each partition."""
-AT_MOST_OF_EACH_NEW = {**AT_MOST_OF_EACH, "open_for_append": AT_MOST_OF_EACH["open_for_append"] + 3}
-"""The same where it begins the log, which gets its indexes, its checkpoint of epochs, and the file of its id."""
+AT_MOST_OF_EACH_NEW = {**AT_MOST_OF_EACH, "open_for_append": AT_MOST_OF_EACH["open_for_append"] + 4}
+"""The same where it begins the log, which gets indexes, a snapshot, a checkpoint of epochs, and the file of its id."""
 
 
 def counted_commit(directory: Path, partitions: int, tasks: int = 1, **fields: Any) -> Counter[str]:

@@ -16,6 +16,7 @@ from sparklog.log.checkpoints import parse_offset_checkpoint
 from sparklog.log.files import TopicPartition
 from sparklog.log.places import LogDirectory, PartitionFolder
 from sparklog.topic.log_manager import LogManager
+from sparklog.topic.places.topic_folders import TopicFolders
 from sparklog.topic.transactions.commit import begin_transactional_id
 from sparklog.topic.transactions.writer import TransactionalWriter
 from sparklog.write.partition import LogWriter
@@ -46,6 +47,7 @@ def commit_transaction(storage: MemoryStorage) -> None:
 def create_topic(storage: MemoryStorage) -> None:
     manager = LogManager("/nowhere")
     manager.directories = (LogDirectory(storage, PATH),)
+    manager.folders = TopicFolders(manager.directories)
     manager.create_topic("events")
 
 
