@@ -18,10 +18,13 @@ from sparklog.storage import beneath
 from sparklog.storage.base import Capabilities, HeldLock, WritableFile
 from sparklog.storage.local import LocalStorage, OpenDescriptor, to_storage_error, to_write_error
 from sparklog.storage.lock import claim_folder, claimed_spelling, lock_file
+from sparklog.storage.process import files_max
 
 _COPY_BYTES_MAX: Final = 1 << 26
 _SYNCS_AT_ONCE: Final = 16
-_OPEN_AT_ONCE: Final = 256
+_OPEN_AT_ONCE_MAX: Final = 256
+_OPEN_SHARE: Final = 8
+"""The share of the files that a process may have open, as a divisor."""
 
 
 class LocalWritableFile(OpenDescriptor):
@@ -176,12 +179,12 @@ def _sync_all(paths: Collection[str], opened: Callable[[str], int]) -> None:
         for path in paths:
             _sync(path, opened)
         return
-    waiting = list(paths)
+    waiting, at_once = list(paths), max(1, min(_OPEN_AT_ONCE_MAX, files_max() // _OPEN_SHARE))
     with ThreadPoolExecutor(_SYNCS_AT_ONCE) as pool:
-        for first in range(0, len(waiting), _OPEN_AT_ONCE):
+        for first in range(0, len(waiting), at_once):
             with ExitStack() as held:
                 # They are opened here: threads that open them wait for each other's turn in the interpreter.
-                files = [(path, _held(path, opened, held)) for path in waiting[first : first + _OPEN_AT_ONCE]]
+                files = [(path, _held(path, opened, held)) for path in waiting[first : first + at_once]]
                 list(pool.map(_sync_open, (files[row::_SYNCS_AT_ONCE] for row in range(_SYNCS_AT_ONCE))))
 
 

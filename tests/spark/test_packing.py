@@ -199,4 +199,4 @@ def test_partition_of_a_broker_takes_few_calls_to_plan_and_to_read(
     # index and its first entries; the batch that one of them names, and what is behind it. To read it: the same but for
     # its name; the log again, its records, and the folder with the three files in it, of which one may prove that a
     # segment is lost behind them. Beside that, what a directory says of 1, 2, 4, 8, 16 and then of 32 at a time.
-    assert works == [(9 * n + 16, 13 * n + 6 * looks) for n, looks in ((5, 3), (20, 5), (80, 7))]
+    assert works == [(9 * n + 14, 13 * n + 4 * looks) for n, looks in ((5, 3), (20, 5), (80, 7))]
