@@ -113,16 +113,8 @@ def assert_grows_with_partitions(tmp_path: Path, act: Callable[[Path], object], 
             assert value / size <= max(vars(first)[name] / SIZES[0], 1) * most, f"{name} of {size}: {first}, {work}"
 
 
-def assert_does_not_grow(tmp_path: Path, act: Callable[[Path], object], *, most: float = 1.3) -> None:
-    """Let a call work in directories of three sizes; fail if it asks more of the storage in a larger one.
-
-    Parameters
-    ----------
-    act : callable
-        Works in the log directory at a path; it is called once before it is counted, so that files are known.
-    most : float
-        The most that the work may be, as a multiple of that in the smallest directory.
-    """
+def work_at_sizes(tmp_path: Path, act: Callable[[Path], object]) -> list[Work]:
+    """Return the work of a call in directories of three sizes, ``logs<size>``, once their files are known."""
     found = []
     for size in SIZES:
         directory = tmp_path / f"logs{size}"
@@ -133,6 +125,20 @@ def assert_does_not_grow(tmp_path: Path, act: Callable[[Path], object], *, most:
         with counted_work() as work:
             act(directory)
         found.append(work)
+    return found
+
+
+def assert_does_not_grow(tmp_path: Path, act: Callable[[Path], object], *, most: float = 1.3) -> None:
+    """Let a call work in directories of three sizes; fail if it asks more of the storage in a larger one.
+
+    Parameters
+    ----------
+    act : callable
+        Works in the log directory at a path; it is called once before it is counted, so that files are known.
+    most : float
+        The most that the work may be, as a multiple of that in the smallest directory.
+    """
+    found = work_at_sizes(tmp_path, act)
     first = found[0]
     for size, work in zip(SIZES[1:], found[1:], strict=True):
         for name, value in vars(work).items():

@@ -17,24 +17,14 @@ from sparklog.clients.producer import Producer
 from sparklog.errors import UnknownTopicOrPartitionError
 from sparklog.log.files import TopicPartition
 from sparklog.topic.log_manager import LogManager
-from tests.growth import SIZES, Work, assert_does_not_grow, counted_work, make_partitions, settle
+from tests.growth import Work, assert_does_not_grow, counted_work, make_partitions, settle, work_at_sizes
 
 TOPIC = "topic-00000"
 
 
 def names_listed(tmp_path: Path, act: Callable[[Path], object]) -> set[int]:
     """Return how many names a call lists in directories of three sizes, once its files are known."""
-    found = set()
-    for size in SIZES:
-        directory = tmp_path / f"logs{size}"
-        make_partitions(directory, size)
-        settle(directory)
-        act(directory)
-        settle(directory)
-        with counted_work() as work:
-            act(directory)
-        found.add(work.names)
-    return found
+    return {work.names for work in work_at_sizes(tmp_path, act)}
 
 
 @pytest.mark.parametrize("topics", [{"topics": [TOPIC]}, {"pattern": "topic-00000"}])
