@@ -37,7 +37,7 @@ test: $(READY) lint  ## The default tests; offline but for the installation. Say
 	$(RUN) -m pytest $(DEFAULT_TESTS) --durations=12
 
 test-kafka: $(READY)  ## The tests against real brokers; fetches Kafka's jars from Maven Central. Needs Maven and a JDK.
-	$(RUN) -m pytest -m "kafka and not soak"
+	$(RUN) -m pytest -m "kafka and not soak" -n $(TEST_WORKERS) --dist loadfile
 
 test-soak: $(READY)  ## Streams of a broker's live directory for SOAK_MINUTES; memory and open files stay. Needs Maven and a JDK.
 	SOAK_MINUTES=$(SOAK_MINUTES) $(RUN) -m pytest -m soak -s

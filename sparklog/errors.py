@@ -112,6 +112,12 @@ class StorageError(SeglogError):
     code = "SEGLOG_STORAGE"
 
 
+class DiskError(StorageError):
+    """The disk cannot read some bytes of a file."""
+
+    code = "SEGLOG_DISK"
+
+
 class ForeignNameError(StorageError):
     """Something else has the name of a file or folder: a link, a FIFO, a device, a folder or a file."""
 

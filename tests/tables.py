@@ -15,6 +15,8 @@ from typing import Any, Final, NamedTuple
 from sparklog.jobs.copy.arguments import copy
 from sparklog.jobs.export.arguments import export
 from sparklog.jobs.load.arguments import load
+from sparklog.jobs.restore.arguments import restore
+from sparklog.jobs.salvage.arguments import salvage
 from sparklog.log.properties import described
 from sparklog.spark.options.read import SeglogOptions
 from sparklog.spark.options.write import WriteOptions
@@ -25,6 +27,8 @@ TABLES: Final[dict[str, tuple[str, Any]]] = {
     "write": ("option of a write", WriteOptions),
     "export": ("argument of an export", export),
     "copy": ("argument of a copy", copy),
+    "restore": ("argument of a restore", restore),
+    "salvage": ("argument of a salvage", salvage),
     "load": ("argument of a load", load),
 }
 _TABLE: Final = re.compile(r"(<!-- options: (\w+) -->\n).*?(<!-- end -->\n)", re.DOTALL)

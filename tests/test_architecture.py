@@ -39,6 +39,7 @@ INDOORS: dict[str, tuple[str, ...]] = {
     "log": (
         *("index", "files", "clock", "checkpoints", "checked_lines", "group_offsets", "properties", "config", "places"),
         *(
+            "damage_rows",
             "kept_by_stamp",
             "folders",
             "damage",
@@ -46,18 +47,34 @@ INDOORS: dict[str, tuple[str, ...]] = {
             "offset_checkpoints",
             "windows",
             "segment",
+            "sound_batches",
             "producer_state",
             "segment_listing",
+            "replicas",
             "layout",
         ),
-        *("log_identity", "losses", "scans", "filters", "producer_snapshots", "transactions", "reader"),
+        *("log_identity", "scans", "filters", "producer_snapshots", "transactions", "reads"),
+        "reader",
     ),
     "jobs": (
-        *("files", "ledger", "targets", "check", "run", "clean", "landing", "source", "summary"),
-        *("named_logs", "description", "verification", "copy", "export", "load"),
+        *("files", "ledger", "targets", "check", "run", "clean", "landing", "source", "summary", "across"),
+        *("named_logs", "description", "difference", "verification", "copy", "salvage", "export", "load"),
+        *("mirror", "backup", "restore"),
     ),
     "topic": (
-        *("selection", "places", "internal", "write", "cutting", "log_manager", "partition_log", "reader", "recover"),
+        *(
+            "selection",
+            "quarantine",
+            "found_damage",
+            "places",
+            "internal",
+            "write",
+            "cutting",
+            "log_manager",
+            "partition_log",
+            "reader",
+            "recover",
+        ),
         *("streams", "transactions"),
     ),
     "cli": ("output", "parsing", "work", "commands"),
@@ -92,8 +109,14 @@ IDIOMS = {
     "copy": "a job",
     "export": "a job",
     "load": "a job",
+    "salvage": "a job",
+    "restore": "a job",
     "describe": "a job",
+    "diff": "a job",
     "verify": "a job, and a command of ledgers",
+    "mirror": "a job: its function, with Spark, its command, and what prints it",
+    "backup": "a job",
+    "verify_backups": "a job, and with Spark",
     "delete_records": "a public function, and its command",
     "lag": "a public function, and the command that shows a stream's",
 }
@@ -126,12 +149,15 @@ DEFERRED = {
     ),  # hardly a log begins with a wrapper that does not say its offset
     ("log/scans/of_range.py", "sparklog.record.decode.columns"),  # a plan without transactions checks nothing
     ("log/damage.py", "sparklog.record.kernels.search"),  # most logs are not damaged
+    ("log/sound_batches.py", "sparklog.record.batches.checksums"),  # as above
+    ("log/sound_batches.py", "sparklog.record.kernels.scan"),  # as above
     ("spark/source.py", "sparklog.spark.read.plan"),  # Spark's look-up imports the source, and should load little else
     ("spark/source.py", "sparklog.spark.options.write"),  # who reads does not write
     ("spark/source.py", "sparklog.spark.writer"),
     ("spark/source.py", "sparklog.spark.stream.writer"),
     ("spark/source.py", "sparklog.spark.stream.reader"),  # a batch needs none
     ("spark/stream/reader.py", "sparklog.spark.read.batches"),
+    ("spark/read/views.py", "sparklog.log.reads.damage_table"),  # as above: pyarrow
     ("spark/read/reader.py", "sparklog.spark.read.plan"),
     ("spark/read/reader.py", "sparklog.spark.read.batches"),  # only a task decodes
     ("spark/read/decoding.py", "sparklog.spark.options.arrow_types"),  # a driver that decodes nothing loads no pyarrow
@@ -142,6 +168,7 @@ DEFERRED = {
     ("spark/read/partitions.py", "sparklog.topic.write.partitioner"),
     ("spark/read/views.py", "sparklog.topic.internal.views"),  # who reads records reads no view
     ("spark/read/views.py", "sparklog.spark.read.view_batches"),
+    ("spark/read/views.py", "sparklog.spark.read.damage_view"),
     ("spark/read/plan.py", "sparklog.log.reader"),  # only a time is found by decoding
     ("spark/read/plan.py", "sparklog.topic.internal.groups"),
     ("write/pipeline.py", "sparklog.record.encode.legacy"),  # hardly a log is written in format 0 or 1
@@ -154,6 +181,7 @@ DEFERRED = {
     ("cli/commands/main.py", "sparklog.cli.work.follow"),
     ("cli/commands/main.py", "sparklog.inspect.dump_range"),
     ("cli/commands/main.py", "sparklog.cli.work.verify"),
+    ("cli/commands/diff.py", "sparklog.cli.work.diff"),
     ("cli/commands/main.py", "sparklog.cli.work.recover"),
     ("cli/commands/main.py", "sparklog.record.kernels.warm_up"),
     ("cli/commands/clean.py", "sparklog.cli.work.clean"),
@@ -161,10 +189,14 @@ DEFERRED = {
     ("cli/commands/cut.py", "sparklog.cli.work.cut"),
     ("cli/commands/clean.py", "sparklog.cli.work.export"),
     ("cli/commands/jobs.py", "sparklog.cli.work.export"),
+    ("cli/commands/restore.py", "sparklog.cli.work.export"),
     ("cli/commands/system.py", "sparklog.cli.work.system"),
     ("cli/commands/groups.py", "sparklog.cli.work.set_offsets"),
     ("cli/commands/produce.py", "sparklog.cli.work.produce"),
     ("cli/commands/topics.py", "sparklog.topic.log_manager"),
+    ("cli/commands/salvage.py", "sparklog.cli.work.salvage"),
+    ("cli/commands/salvage.py", "sparklog.cli.work.export"),
+    ("cli/commands/backup.py", "sparklog.cli.work.backup"),
     ("cli/commands/jobs.py", "sparklog.cli.work.load"),
     ("cli/commands/jobs.py", "sparklog.cli.work.ledger"),
 }

@@ -35,7 +35,7 @@ COUNTS_MAX: Final = {
     "cli": 9,
     "clients": 13,
     "jobs": 44,
-    "log": 28,
+    "log": 26,
     "record": 1,
     "spark": 13,
     "storage": 2,

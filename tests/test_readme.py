@@ -241,6 +241,15 @@ def test_the_erased_customer_is_proven_absent() -> None:
     assert "0 errors" in done.stdout
 
 
+def test_broken_directory_is_salvaged_and_its_losses_are_printed(tmp_path: Path) -> None:
+    done = run(sys.executable, "examples/salvage.py", str(tmp_path / "salvage"))
+    assert done.returncode == 0, done.stderr
+    kept = re.findall(r"^(\S+): (\d+) records kept, (\d+) offsets lost$", done.stdout, re.MULTILINE)
+    assert [lost for _, _, lost in kept] == ["0", "81", "19", "317", "2", "0"]
+    assert "shop-events-2/00000000000000000000.log, position 0, 0 bytes: the indexes of the segment" in done.stdout
+    assert "0 errors in the salvaged directory" in done.stdout
+
+
 def promises(page: Path) -> list[str]:
     """Return the guarantees and limits of a page, which are the items of its lists, by their first lines."""
     return re.findall(r"^- (.*)$", FENCED.sub("", page.read_text()), re.MULTILINE)

@@ -21,8 +21,8 @@ from sparklog.cleaner.editor import Editor
 from sparklog.cleaner.new_segments import NewSegment, NewSegments
 from sparklog.cleaner.swap import swap
 from sparklog.log.config import LogConfig
-from sparklog.log.losses import refuse_cut_end
 from sparklog.log.places import PartitionFolder
+from sparklog.log.scans.losses import refuse_cut_end
 from sparklog.log.scans.of_range import refuse_damaged_window
 from sparklog.log.segment import Segment
 from sparklog.log.windows import Window

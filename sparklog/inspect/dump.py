@@ -17,11 +17,13 @@ from sparklog.errors import CorruptLogError, InvalidOptionError
 from sparklog.inspect.dump_range import DumpedLog
 from sparklog.log import files
 from sparklog.log.checkpoints import parse_leader_epochs, parse_offset_checkpoint, parse_topic_id
+from sparklog.log.damage_rows import DamagePolicy, OnDamage
 from sparklog.log.index import OFFSET_ENTRY, TIME_ENTRY, TRANSACTION_ENTRY, read_entries
 from sparklog.log.layout import PartitionLayout, read_layout
 from sparklog.log.places import PartitionFolder, split_path
 from sparklog.log.producer_state import parse_snapshot
-from sparklog.log.reader import FILE_COLUMN, IsolationLevel, LogReader
+from sparklog.log.reader import IsolationLevel, LogReader
+from sparklog.log.reads.columns import FILE_COLUMN
 from sparklog.log.segment import RELATIVE_OFFSET_MAX, OffsetPosition, Segment
 from sparklog.log.segment_listing import list_segments
 from sparklog.log.windows import Window
@@ -66,10 +68,10 @@ _RECORD_COLUMNS: Final = (
 )
 
 
-def log_of_folder(folder: PartitionFolder) -> DumpedLog:
+def log_of_folder(folder: PartitionFolder, on_damage: OnDamage = "fail") -> DumpedLog:
     """Return the log in a folder; if its end is damaged, the part before the damage."""
     try:
-        layout = read_layout(folder)
+        layout = read_layout(folder, on_damage)
     except CorruptLogError:
         layout = _unbounded(folder, list_segments(folder))
     return DumpedLog(layout, folder.topic, folder.partition)
@@ -106,13 +108,20 @@ def _unbounded(folder: PartitionFolder, segments: tuple[Segment, ...]) -> Partit
 
 
 def record_batches(
-    dumped: DumpedLog, start: int, end: int, level: IsolationLevel, where: Where | None = None
+    dumped: DumpedLog,
+    start: int,
+    end: int,
+    level: IsolationLevel,
+    where: Where | None = None,
+    on_damage: OnDamage = "fail",
 ) -> Iterator[pa.RecordBatch]:
     """Yield the records that a consumer would get and that match ``where``, up to the end or to a damaged batch.
 
+    If damage is skipped, they go on after it.
+
     They have the columns that `record_rows` takes.
     """
-    with LogReader(dumped.layout) as log:
+    with LogReader(dumped.layout, policy=DamagePolicy(on_damage)) as log:
         try:
             for batch in log.batches(start, end, _RECORD_COLUMNS, level, where=where):
                 yield batch
@@ -154,19 +163,17 @@ def record_rows(dumped: DumpedLog, batch: pa.RecordBatch) -> Iterator[RowDict]:
 
 def batch_rows(dumped: DumpedLog, start: int, end: int) -> Iterator[RowDict]:
     """Yield a row for every batch with offsets in a range, control batches too; checksums are checked."""
-    layout = dumped.layout
     if start >= end:
         return
-    for segment in layout.segments[layout.segment_of(start) :]:
-        file_name = segment.file_name()
-        with segment.open() as log:
-            for window in log.windows(log.seek(start)):
-                last_offsets = window.headers.column("last_offset")
-                for row in np.flatnonzero(last_offsets >= start).tolist():
-                    batch = _batch_row(window, row)
-                    if (last_offsets[row] if batch["base_offset"] is None else batch["base_offset"]) >= end:
-                        return
-                    yield {"topic": dumped.topic, "partition": dumped.partition, "file": file_name} | batch
+    for segment, window in dumped.windows(start, end):
+        # The replicas' files have the same names.
+        file = segment.path() if dumped.layout.copies else segment.file_name()
+        last_offsets = window.headers.column("last_offset")
+        for row in np.flatnonzero(last_offsets >= start).tolist():
+            batch = _batch_row(window, row)
+            if (last_offsets[row] if batch["base_offset"] is None else batch["base_offset"]) >= end:
+                return
+            yield {"topic": dumped.topic, "partition": dumped.partition, "file": file} | batch
 
 
 def _batch_row(window: Window, row: int) -> RowDict:

@@ -12,8 +12,12 @@ import pyarrow.compute as pc
 
 from sparklog.errors import CorruptLogError
 from sparklog.inspect.describe import describe_partition
+from sparklog.log.damage_rows import DamagedStretch, DamagePolicy, OnDamage
 from sparklog.log.layout import PartitionLayout
 from sparklog.log.reader import IsolationLevel, LogReader
+from sparklog.log.scans.of_range import scan_range
+from sparklog.log.segment import Segment
+from sparklog.log.windows import Window
 from sparklog.record.decode.where import Where
 from sparklog.record.format.arrays import numbers_of
 from sparklog.record.format.streams import Int64s
@@ -35,6 +39,8 @@ class DumpRange:
         The key of the records; None for any.
     where : Where or None
         The filter that the records match.
+    on_damage : {"fail", "skip"}
+        Whether damage ends the records, or is left out.
     """
 
     start_offset: int | None = None
@@ -44,6 +50,7 @@ class DumpRange:
     last: int | None = None
     key: bytes | None = None
     where: Where | None = None
+    on_damage: OnDamage = "fail"
 
     def matching(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return the records with the wanted key."""
@@ -82,15 +89,34 @@ class DumpedLog:
     def name(self) -> str:
         return self.topic if self.partition is None else f"{self.topic}-{self.partition}"
 
+    def windows(self, start: int, end: int) -> Iterator[tuple[Segment, Window]]:
+        """Yield the batches of a range of offsets, and others beside it; of a merged log, only sound ones."""
+        layout = self.layout
+        if layout.copies:
+            yield from scan_range(layout, start, end)
+            return
+        for segment in layout.segments[layout.segment_of(start) :]:
+            if segment.base_offset >= end:
+                return
+            with segment.open() as log:
+                for window in log.windows(log.seek(start)):
+                    yield segment, window
+
     def record_span(self, wanted: DumpRange) -> tuple[int, int]:
         """Return the first offset of the wanted records that the log has, and the offset after the last."""
 
         def offsets(start: int, end: int) -> Iterator[Int64s]:
             columns = ["offset"] if wanted.key is None else ["offset", "key"]
-            for batch in log.batches(start, end, columns, wanted.isolation_level, where=wanted.where):
-                yield numbers_of(wanted.matching(batch).column("offset"))
+            given = (start, end, columns, wanted.isolation_level)
+            parts: Iterator[pa.RecordBatch | DamagedStretch] = log.batches(*given, where=wanted.where)
+            if wanted.on_damage != "fail":
+                # The dump of the records warns of damage.
+                parts = log.batches_and_damage(*given, where=wanted.where)
+            for part in parts:
+                if not isinstance(part, DamagedStretch):
+                    yield numbers_of(wanted.matching(part).column("offset"))
 
-        with LogReader(self.layout) as log:
+        with LogReader(self.layout, policy=DamagePolicy(wanted.on_damage)) as log:
             start, end = wanted._bounds(log, self.layout)
             return _start_of_last(wanted.last, start, end, offsets), end
 
@@ -98,17 +124,13 @@ class DumpedLog:
         """Return the first offset of the wanted batches that the log has, and the offset after the last."""
 
         def offsets(lower: int, upper: int) -> Iterator[Int64s]:
-            for segment in self.layout.segments[self.layout.segment_of(lower) :]:
-                if segment.base_offset >= upper:
+            for _, window in self.windows(lower, upper):
+                last_offsets = window.headers.column("last_offset")
+                # A batch that holds the end of the range is its last.
+                firsts = window.headers.column("base_offset") if upper == end else last_offsets
+                yield np.minimum(last_offsets[(last_offsets >= lower) & (firsts < upper)], upper - 1)
+                if (last_offsets >= upper).any():
                     return
-                with segment.open() as opened:
-                    for window in opened.windows(opened.seek(lower)):
-                        last_offsets = window.headers.column("last_offset")
-                        # A batch that holds the end of the range is its last.
-                        firsts = window.headers.column("base_offset") if upper == end else last_offsets
-                        yield np.minimum(last_offsets[(last_offsets >= lower) & (firsts < upper)], upper - 1)
-                        if (last_offsets >= upper).any():
-                            return
 
         with LogReader(self.layout) as log:
             start, end = wanted._bounds(log, self.layout)
@@ -126,8 +148,10 @@ class DumpedLog:
                 return True
 
     def max_timestamp(self) -> int | None:
-        """Return the largest timestamp (ms) that `describe_partition` finds; None for a single file."""
-        return None if self.is_file else describe_partition(self.layout.folder).stats.max_timestamp
+        """Return the largest timestamp (ms) that `describe_partition` finds; None for a file or a merged log."""
+        return (
+            None if self.is_file or self.layout.copies else describe_partition(self.layout.folder).stats.max_timestamp
+        )
 
 
 def _start_of_last(count: int | None, start: int, end: int, offsets: Callable[[int, int], Iterator[Int64s]]) -> int:

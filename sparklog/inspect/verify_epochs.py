@@ -56,7 +56,7 @@ class EpochRuns:
         self.runs: list[EpochRun] = []
 
     def add(self, batches: CheckedBatches) -> None:
-        headers = batches.sound.where(batches.sound.column("leader_epoch") >= 0)
+        headers = batches.headers.where(batches.headers.column("leader_epoch") >= 0)
         if not len(headers):
             return
         epochs, lasts = headers.column("leader_epoch"), headers.column("last_offset")

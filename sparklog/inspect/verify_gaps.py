@@ -48,9 +48,7 @@ class OffsetGaps:
         self.has_inner = False
 
     def add(self, batches: CheckedBatches) -> None:
-        headers = batches.sound
-        if not len(headers):
-            return
+        headers = batches.headers
         bases, lasts = headers.column("base_offset"), headers.column("last_offset")
         # The header of a wrapper of magic 0 or 1 has neither its first offset nor the number of its messages.
         is_known = (headers.column("magic") == 2) | (headers.column("attributes") & v2.CODEC_MASK == 0)

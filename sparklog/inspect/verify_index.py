@@ -25,8 +25,9 @@ from sparklog.inspect.verify_gaps import Gap
 from sparklog.inspect.verify_segment import Finding, Severity
 from sparklog.log import files
 from sparklog.log.index import OFFSET_ENTRY, TIME_ENTRY, TRANSACTION_ENTRY, Entries, read_entries
-from sparklog.log.scans.past_damage import CheckedBatches, Flags
+from sparklog.log.scans.past_damage import CheckedBatches
 from sparklog.log.segment import Segment
+from sparklog.log.transactions import is_in_transaction
 from sparklog.record.format import v2
 from sparklog.record.format.streams import Int64s
 
@@ -52,7 +53,7 @@ class ScanResult:
     Attributes
     ----------
     position : int
-        The end of the last whole batch.
+        The end of its batches and of the damage among them.
     is_damaged : bool
         Whether the log is damaged.
     is_torn : bool
@@ -165,22 +166,22 @@ class OffsetIndexCheck:
 
     def add(self, batches: CheckedBatches) -> None:
         headers = batches.headers
-        starts = headers.column("position")
-        end = int(starts[-1] + headers.column("batch_bytes")[-1])
-        rows = slice(*np.searchsorted(self._positions, [starts[0], end]))
-        at = np.searchsorted(starts, self._positions[rows], side="right") - 1
-        self._is_in_sound_batch[rows] |= batches.is_sound[at]
-        self._is_off_boundary[rows] |= batches.is_sound[at] & (starts[at] != self._positions[rows])
-        self._is_too_early[rows] |= batches.is_sound[at] & (headers.column("base_offset")[at] > self._offsets[rows])
-        sound = batches.sound
-        if len(sound):
-            bases, lasts = sound.column("base_offset"), sound.column("last_offset")
-            rows = slice(*np.searchsorted(self._offsets, [bases[0], lasts[-1] + 1]))
-            offsets = self._offsets[rows]
-            at = np.minimum(np.searchsorted(lasts, offsets), len(lasts) - 1)
-            # The cleaner indexes the last record that it keeps, and the batch's last offset may be above it.
-            is_cleaned = (sound.column("record_count") <= lasts - bases)[at]
-            self._is_last_offset[rows] |= (lasts[at] == offsets) | (is_cleaned & (bases[at] <= offsets))
+        starts, bases, lasts = (headers.column(name) for name in ("position", "base_offset", "last_offset"))
+        ends = starts + headers.column("batch_bytes")
+        rows = slice(*np.searchsorted(self._positions, [starts[0], ends[-1]]))
+        positions, offsets = self._positions[rows], self._offsets[rows]
+        at = np.searchsorted(starts, positions, side="right") - 1
+        # Between sound batches may be damaged bytes.
+        is_inside = positions < ends[at]
+        self._is_in_sound_batch[rows] |= is_inside
+        self._is_off_boundary[rows] |= is_inside & (starts[at] != positions)
+        self._is_too_early[rows] |= is_inside & (bases[at] > offsets)
+        rows = slice(*np.searchsorted(self._offsets, [bases[0], lasts[-1] + 1]))
+        offsets = self._offsets[rows]
+        at = np.minimum(np.searchsorted(lasts, offsets), len(lasts) - 1)
+        # The cleaner indexes the last record that it keeps, and the batch's last offset may be above it.
+        is_cleaned = (headers.column("record_count") <= lasts - bases)[at]
+        self._is_last_offset[rows] |= (lasts[at] == offsets) | (is_cleaned & (bases[at] <= offsets))
 
     def known_in(self, gap: Gap) -> int:
         """Return the last offset in the gap that has an index entry; -1 if none has."""
@@ -220,22 +221,23 @@ class TimeIndexCheck:
         self._is_right = np.zeros(len(entries), dtype=bool)
         self._is_early = np.zeros(len(entries), dtype=bool)
         self._latest = _NO_TIMESTAMP
-        self._end_offset = segment.base_offset
+        self._end_offset, self._end_position = segment.base_offset, 0
 
     def add(self, batches: CheckedBatches) -> None:
-        headers, is_sound = batches.headers, batches.is_sound
-        lasts = headers.column("last_offset")
-        timestamps = np.where(is_sound, headers.column("max_timestamp"), _NO_TIMESTAMP)
+        headers = batches.headers
+        starts, lasts, timestamps = (headers.column(name) for name in ("position", "last_offset", "max_timestamp"))
+        ends = starts + headers.column("batch_bytes")
+        is_after_damage = starts != np.append(self._end_position, ends[:-1])
         latest = np.maximum(np.maximum.accumulate(timestamps), self._latest)
         rows = slice(*np.searchsorted(self._offsets, [self._end_offset, lasts[-1] + 1]))
         at = np.minimum(np.searchsorted(lasts, self._offsets[rows]), len(lasts) - 1)
         magic = headers.column("magic")[at]
-        # The header of a wrapper of magic 0 or 1 has no first offset.
-        is_held = (headers.column("base_offset")[at] <= self._offsets[rows]) | (magic < 2)
+        # The header of a wrapper of magic 0 or 1 has no first offset; after damage, nothing tells it.
+        is_held = (headers.column("base_offset")[at] <= self._offsets[rows]) | ((magic < 2) & ~is_after_damage[at])
         # Messages of magic 0 carry no time: with LogAppendTime, a broker indexes the time of their append.
         self._is_right[rows] = is_held & ((timestamps[at] == self._timestamps[rows]) | (magic == 0))
-        self._is_early[rows] = is_held & is_sound[at] & (latest[at] > self._timestamps[rows])
-        self._latest, self._end_offset = int(latest[-1]), int(lasts[-1]) + 1
+        self._is_early[rows] = is_held & (latest[at] > self._timestamps[rows])
+        self._latest, self._end_offset, self._end_position = int(latest[-1]), int(lasts[-1]) + 1, int(ends[-1])
 
     def known_in(self, gap: Gap) -> int:
         """Return the last offset in the gap that has an index entry; -1 if none has."""
@@ -281,12 +283,11 @@ class TransactionIndexCheck:
 
     def add(self, batches: CheckedBatches) -> None:
         headers = batches.headers
-        chosen: Flags = batches.is_sound & headers.is_transactional & (headers.column("producer_id") >= 0)
-        for row in np.flatnonzero(chosen).tolist():
+        for row in np.flatnonzero(is_in_transaction(headers)).tolist():
             batch = headers.table[row]
             producer_id = int(batch["producer_id"])
             if batch["attributes"] & v2.CONTROL:
-                kind = v2.control_type(batches.window.batch(row))
+                kind = v2.control_type(batches.batch(row))
                 if kind in (v2.ABORT, v2.COMMIT):
                     first_offset = self._open_offsets.pop(producer_id, None)
                     if kind == v2.ABORT:

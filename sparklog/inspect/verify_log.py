@@ -15,7 +15,15 @@ from sparklog.errors import PathNotFoundError, SeglogError
 from sparklog.inspect.verify_epochs import EpochRun, EpochRuns
 from sparklog.inspect.verify_gaps import Gap, OffsetGaps
 from sparklog.inspect.verify_index import OffsetIndexCheck, ScanResult, TimeIndexCheck, TransactionIndexCheck
-from sparklog.inspect.verify_segment import TORN_TAIL, Finding, Severity, VerifyProgress, scan_segment, unreadable
+from sparklog.inspect.verify_segment import (
+    TORN_TAIL,
+    ZERO_TAIL,
+    Finding,
+    Severity,
+    VerifyProgress,
+    scan_segment,
+    unreadable,
+)
 from sparklog.log import files
 from sparklog.log.index import POSITION_MAX
 from sparklog.log.places import PartitionFolder
@@ -36,7 +44,12 @@ class _ReplacedError(Exception):
     """A segment was replaced while it was verified."""
 
 
-def agreed_findings(look: Callable[[], Iterator[Event]], is_final: Callable[[], bool] | None = None) -> Iterator[Event]:
+def agreed_findings(
+    look: Callable[[], Iterator[Event]],
+    is_final: Callable[[], bool] | None = None,
+    *,
+    pause_seconds: float = _PAUSE_S,
+) -> Iterator[Event]:
     """Look at something until two looks agree, and report only the problems that both found.
 
     Parameters
@@ -45,6 +58,8 @@ def agreed_findings(look: Callable[[], Iterator[Event]], is_final: Callable[[], 
         Looks once, yielding findings and progress; only the progress of the first look is passed on.
     is_final : callable, optional
         Called when a look found a problem: returns whether nothing can have changed, so that no second look is needed.
+    pause_seconds : float
+        The time between two looks.
 
     Yields
     ------
@@ -56,7 +71,7 @@ def agreed_findings(look: Callable[[], Iterator[Event]], is_final: Callable[[], 
     findings: list[Finding] = []
     for attempt in range(_LOOKS_MAX):
         if attempt:
-            time.sleep(_PAUSE_S)
+            time.sleep(pause_seconds)
         findings = []
         for event in (events := look()):
             if isinstance(event, Finding):
@@ -218,21 +233,20 @@ class _SegmentCheck:
         transactions = TransactionIndexCheck(segment, self.open_offsets)
         epochs, gaps = EpochRuns(segment), OffsetGaps(segment)
         self.runs = epochs.runs
-        end_position, is_damaged, is_torn = 0, False, False
+        end_position, tail, is_damaged = 0, None, False
         try:
             for event in scan_segment(segment):
                 if isinstance(event, Finding):
                     is_damaged |= event.severity is Severity.ERROR
-                    is_torn |= event.code == TORN_TAIL
+                    tail = event if event.code in (TORN_TAIL, ZERO_TAIL) else tail
+                elif isinstance(event, VerifyProgress):
+                    end_position += event.checked_bytes
                 if isinstance(event, Event):
                     yield event
                     continue
                 for check in (offsets, times, transactions, epochs, gaps):
                     check.add(event)
-                end_position = event.headers.origin + event.headers.valid_bytes
-                last_offsets = event.sound.column("last_offset")
-                if len(last_offsets):
-                    self.end_offset = int(last_offsets[-1]) + 1
+                self.end_offset = int(event.headers.column("last_offset")[-1]) + 1
         except PathNotFoundError:
             raise
         except SeglogError as error:
@@ -247,6 +261,9 @@ class _SegmentCheck:
             else:
                 missing_to = gap.end_offset
                 yield gap.proven(known_offset)
+        if tail is not None and tail.position is not None:
+            end_position = tail.position
+        is_torn = tail is not None and tail.code == TORN_TAIL
         result = ScanResult(end_position, is_damaged, is_torn, missing_to)
         for check in (offsets, times, transactions):
             yield from check.findings(result)

@@ -27,7 +27,13 @@ _BROKER_FILES: Final = frozenset(
     {*CHECKPOINTS, files.CLEAN_SHUTDOWN, files.META_PROPERTIES, files.BOOTSTRAP_CHECKPOINT, files.LOCK}
 )
 _PARTITION_FILES: Final = frozenset(
-    {files.LEADER_EPOCH_CHECKPOINT, files.PARTITION_METADATA, files.LOG_IDENTITY, files.QUORUM_STATE}
+    {
+        files.LEADER_EPOCH_CHECKPOINT,
+        files.PARTITION_METADATA,
+        files.LOG_IDENTITY,
+        files.MIRROR_STATE,
+        files.QUORUM_STATE,
+    }
 )
 _SEGMENT_SUFFIXES: Final = (files.LOG, files.OFFSET_INDEX, files.TIME_INDEX, files.TRANSACTION_INDEX)
 _PASSING_SUFFIXES: Final = (files.DELETED, files.CLEANED, files.SWAP)

@@ -26,6 +26,8 @@ then a line of kind ``commit``, which makes them valid:
     into                  the topic, or topic:partition, that a load was given; null if rows name their topics
     files.path            relative to the target
     dead_letters          files of records that were not decoded, with the same fields; left out if there is none
+    lost                  the damage in the range, or directly after it: rows of `sparklog.log.damage_rows` without
+                          topic and partition; left out if there is none
     files.staged          the name under which the file was staged, in the ledger's folder; a commit renames the file
     landed                a log that a load or a copy has written to, its id and its end after that commit
     settings              how all files of a folder of tables are written; the first commit has it
@@ -50,14 +52,17 @@ from typing import Any, Final, NamedTuple
 from crc32c import crc32c
 
 from sparklog.errors import CorruptCheckpointError
+from sparklog.log.damage_rows import DamagedStretch
 from sparklog.log.files import TopicPartition
 from sparklog.log.log_identity import EndBatch, LogIdentity
+from sparklog.log.reads.damage_table import DAMAGE_SCHEMA
 from sparklog.storage.base import Storage
 
 _VERSION: Final = 1
 _MOVED, _LOADED, _LANDED, _SETTINGS, _COMMIT = "moved", "loaded", "landed", "settings", "commit"
 _COMMIT_MARK: Final = b'"kind":"commit"'
 _WINDOW_BYTES: Final = 1 << 22
+_OF_LOST: Final = tuple(name for name in DAMAGE_SCHEMA.names if name not in TopicPartition._fields)
 _OF_COPY: Final = ("source", "target_topic", "producers_of")
 _LINE_BYTES_MAX: Final = 1 << 26
 _COMMIT_LINE_BYTES_MAX: Final = 1 << 12
@@ -107,11 +112,17 @@ class Moved:
     log_id: str | None = None
     end_batch: EndBatch | None = None
     producers_of: str | None = None
+    lost: tuple[DamagedStretch, ...] = ()
 
     @property
     def identity(self) -> LogIdentity:
         """The identity of the log at the end of the range."""
         return LogIdentity(self.topic_id, self.log_id, self.end_batch)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the range has no offset, and no damage was found there."""
+        return self.end_offset <= self.start_offset and not self.lost
 
     @property
     def all_files(self) -> tuple[MovedFile, ...]:
@@ -140,6 +151,8 @@ class Moved:
         written |= self.identity.fields()
         if self.dead_letters:
             written["dead_letters"] = [each.to_json() for each in self.dead_letters]
+        if self.lost:
+            written["lost"] = [{name: getattr(each, name) for name in _OF_LOST} for each in self.lost]
         return written
 
     @classmethod
@@ -164,7 +177,20 @@ class Moved:
             log_id=identity.log_id,
             end_batch=identity.end_batch,
             producers_of=None if found.get("producers_of") is None else str(found["producers_of"]),
+            lost=lost_of(TopicPartition(str(found["topic"]), int(found["partition"])), found),
         )
+
+
+def lost_of(at: TopicPartition, found: Mapping[str, Any]) -> tuple[DamagedStretch, ...]:
+    """Restore the field ``lost`` of an entry for a partition; it may be missing."""
+    return tuple(_stretch_of(at, each) for each in found.get("lost", ()))
+
+
+def _stretch_of(at: TopicPartition, found: Mapping[str, Any]) -> DamagedStretch:
+    position, length_bytes, first_offset, end_offset = (int(found[name]) for name in _OF_LOST[1:-1])
+    return DamagedStretch(
+        *at, str(found["file"]), position, length_bytes, first_offset, end_offset, str(found["reason"])
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from sparklog.log.folders import holds_segments
 from sparklog.log.places import LogDirectory, PartitionFolder
 from sparklog.storage.registry import Location, PathText, expand, is_pattern
 from sparklog.topic.places.discovery import PathKind, discover, interpret, places_at
+from sparklog.topic.selection import ReplicaOptions
 
 _TASK_BYTES: Final = 1 << 28
 
@@ -43,8 +44,8 @@ class NamedLogs:
         return LogDirectory(*self.location)
 
 
-def logs_at(path: PathText) -> NamedLogs:
-    """Find the logs that a path names.
+def logs_at(path: PathText, options: ReplicaOptions | None = None) -> NamedLogs:
+    """Find the logs that a path names; ``options`` may merge replicas.
 
     Paths mean the same as in a read. In addition, a folder with segments counts as a log whatever its name, so that
     logs that Kafka has set aside, or someone has copied, can be looked at.
@@ -57,6 +58,8 @@ def logs_at(path: PathText) -> NamedLogs:
         The text is not a valid path.
     """
     (located,) = places_at(path)
+    if options is not None and options.merges_replicas:
+        return NamedLogs(located, discover([located], options).partitions)
     matched = expand(located)
     if len(matched) == 1:
         place = interpret(matched[0], is_matched=is_pattern(located))
@@ -102,13 +105,13 @@ def tasks_of_logs(
     look_bytes : int, optional
         The size that each log counts with, in bytes; by default the bytes of its segments.
     """
-    sizes = [_log_bytes(folder) if look_bytes is None else look_bytes for folder in folders]
+    sizes = [bytes_of_log(folder) if look_bytes is None else look_bytes for folder in folders]
     for rows in task_slices(sizes, _TASK_BYTES, workers):
         some = tuple(folders[rows])
         yield LogsTask(task_name([each.name for each in some]), some, sum(sizes[rows]), directory, is_search)
 
 
-def _log_bytes(folder: PartitionFolder) -> int:
+def bytes_of_log(folder: PartitionFolder) -> int:
     """Return the number of bytes of a log's segments; 0 if the folder cannot be listed."""
     with suppress(SeglogError):
         entries = folder.storage.entries(folder.location)

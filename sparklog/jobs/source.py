@@ -6,9 +6,13 @@ import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Final
+from itertools import pairwise
+from typing import Final, TypeVar
+
+import numpy as np
 
 from sparklog.errors import (
+    CorruptCheckpointError,
     CorruptLogError,
     DataLossError,
     InvalidOptionError,
@@ -22,18 +26,23 @@ from sparklog.jobs.ledger import Moved
 from sparklog.jobs.run.shares import even_share
 from sparklog.log import files
 from sparklog.log.checkpoints import parse_leader_epochs, parse_offset_checkpoint, parse_topic_id
+from sparklog.log.damage_rows import DamagedStretch, DamagePolicy, OnDamage
 from sparklog.log.files import TopicPartition
 from sparklog.log.filters.where_parser import parse_where
 from sparklog.log.layout import PartitionLayout, read_layout
 from sparklog.log.log_identity import LOG_ID, TOPIC_ID, LogIdentity, end_batch, read_log_id
 from sparklog.log.places import LogDirectory, PartitionFolder, is_within
 from sparklog.log.reader import LogReader
+from sparklog.log.reads.fates import stable_offset_past_damage
 from sparklog.log.transactions import last_stable_offset
+from sparklog.log.windows import Window
 from sparklog.record.decode.where import Where
+from sparklog.record.format.v2 import OFFSET_MAX
 from sparklog.storage.base import Storage
 from sparklog.storage.registry import PathText
-from sparklog.topic.places.discovery import discover, layouts_by_partition, log_directories, named, places_at
+from sparklog.topic.places.discovery import discover, layouts_by_partition, log_directories, named, place_at, places_at
 from sparklog.topic.places.ranges import OffsetsByGroup, ReadRange
+from sparklog.topic.quarantine import Quarantine
 from sparklog.topic.selection import Selection
 
 _log = logging.getLogger("sparklog")
@@ -41,6 +50,7 @@ _log = logging.getLogger("sparklog")
 _OF_LOG: Final = (CorruptLogError, DataLossError, OutputNameError, UnreadableLogError)
 """Errors that keep a job from moving anything of a log."""
 _ANEW: Final = "Move it to another target, or give the old ledger up"
+_Parsed = TypeVar("_Parsed")
 _GO_ON: Final = (
     "Move it to another target; or, to continue there at offset {} nevertheless, export it with adopt (--adopt), or "
     "copy all of it after the records there with since_last=False (--no-since-last)"
@@ -65,14 +75,27 @@ class Bound:
     time_ms: int | None = None
     group: str | None = None
 
-    def offset(self, layout: PartitionLayout, groups: OffsetsByGroup) -> int | None:
+    def offset(self, layout: PartitionLayout, groups: OffsetsByGroup, on_damage: OnDamage) -> int | None:
         """Return the offset of the bound in a log; None if there is no bound."""
         if self.group is not None:
             return groups[self.group].get(named(layout.folder), layout.start_offset)
         if self.time_ms is not None:
-            found = LogReader(layout).offset_for_time(self.time_ms)
+            found = LogReader(layout, policy=DamagePolicy(on_damage)).offset_for_time(self.time_ms)
             return layout.end_offset if found is None else found
         return (self.offsets or {}).get(named(layout.folder))
+
+
+@dataclass(frozen=True)
+class DamageSpan:
+    """The damage that one task records: stretches by their first offsets, without the ones recorded before."""
+
+    start_offset: int = 0
+    end_offset: int = OFFSET_MAX
+    told: frozenset[tuple[str, int]] = frozenset()
+
+    def holds(self, stretch: DamagedStretch) -> bool:
+        is_inside = self.start_offset <= stretch.first_offset < self.end_offset
+        return is_inside and (stretch.file, stretch.position) not in self.told
 
 
 @dataclass(frozen=True)
@@ -89,6 +112,8 @@ class Selected:
         Epochs and their start offsets, from the leader epoch checkpoint.
     damage : SeglogError or None
         The reason why nothing of the log can be moved; None if it can.
+    told : frozenset of (str, int)
+        The files and positions of damage that was recorded with the range that was moved last.
     """
 
     range: ReadRange
@@ -97,6 +122,20 @@ class Selected:
     log_id: str | None = None
     leader_epochs: tuple[tuple[int, int], ...] = ()
     damage: SeglogError | None = None
+    told: frozenset[tuple[str, int]] = frozenset()
+
+    @property
+    def has_unread_end(self) -> bool:
+        """Whether the last segment has bytes after the last sound batch, and the range reaches them."""
+        layout = self.layout
+        return layout is not None and layout.has_bytes_after_end and self.range.end_offset >= layout.end_offset
+
+    def damage_of(self, piece: ReadRange) -> DamageSpan:
+        """Return the damage that one piece of the range records, so that each stretch is recorded once."""
+        is_first, is_last = piece.start_offset == self.range.start_offset, piece.end_offset == self.range.end_offset
+        first = 0 if is_first and not self.told else piece.start_offset
+        reaches_end = is_last and self.layout is not None and piece.end_offset >= self.layout.end_offset
+        return DamageSpan(first, OFFSET_MAX if reaches_end else piece.end_offset, self.told)
 
     def identity(self, end_offset: int) -> LogIdentity:
         """Return the identity of the log for a reader that has read it up to an offset."""
@@ -131,6 +170,16 @@ class LogSource:
     adopts: bool = False
 
     @property
+    def skips_damage(self) -> bool:
+        return self.selection.on_damage != "fail"
+
+    @property
+    def quarantine(self) -> Quarantine | None:
+        """The folder that keeps damaged bytes, if there is one."""
+        path = self.selection.quarantine
+        return None if path is None else Quarantine(place_at(path, "quarantine"))
+
+    @property
     def start(self) -> Bound:
         given = self.selection
         return Bound(given.start_offsets, given.start_time, given.start_group)
@@ -142,7 +191,7 @@ class LogSource:
 
     def folders(self) -> list[PartitionFolder]:
         """Find the partitions; errors: see `sparklog.topic.places.discovery.discover`."""
-        return discover(self.paths).select(self.selection)
+        return discover(self.paths, self.selection).select(self.selection)
 
     def check(self) -> list[PartitionFolder]:
         """Find the partitions; raise `InvalidOptionError` or `PathNotFoundError` if a named one is missing."""
@@ -159,7 +208,8 @@ class LogSource:
         Returns
         -------
         list of Selected
-            Sorted by topic and partition. Partitions without new offsets are left out, unless they are damaged.
+            Sorted by topic and partition. Partitions without new offsets are left out, unless they are damaged, or
+            damage is skipped and may be at their end.
         """
         found = self._layouts()
         directories = {each.folder.directory for each in found.values() if isinstance(each, PartitionLayout)}
@@ -169,15 +219,19 @@ class LogSource:
             each if isinstance(each, Selected) else self._selected(each, at, moved, marks, groups)
             for at, each in found.items()
         ]
-        return [each for each in selected if each.damage is not None or each.range.size > 0]
+        return [
+            each
+            for each in selected
+            if each.damage is not None or each.range.size > 0 or (self.skips_damage and each.has_unread_end)
+        ]
 
     def _layouts(self) -> dict[TopicPartition, PartitionLayout | Selected]:
         """Read the layouts of all logs together; if that fails, read them one by one to find the damaged ones."""
         folders = self.folders()
         try:
-            return dict(layouts_by_partition(folders))
+            return dict(layouts_by_partition(folders, self.selection.on_damage))
         except (CorruptLogError, StorageError, PathNotFoundError):
-            return {named(folder): _layout_or_damage(folder) for folder in folders}
+            return {named(folder): _layout_or_damage(folder, self.selection.on_damage) for folder in folders}
 
     def committed(self, folders: Sequence[PartitionFolder]) -> OffsetsByGroup:
         """Return the committed offsets of the groups that bound the source.
@@ -213,31 +267,43 @@ class LogSource:
                     _refuse_cut(layout, last)
                 if last is not None and not self.adopts:
                     _refuse_another(found, layout, last)
-                return replace(found, range=self._range(layout, last, marks, groups))
+                told = frozenset((each.file, each.position) for each in (last.lost if last is not None else ()))
+                return replace(found, range=self._range(layout, last, marks, groups), told=told)
         except _OF_LOG as error:
             return _damaged(layout.folder, error)
 
     def _identified(self, layout: PartitionLayout) -> Selected:
-        folder, storage = layout.folder, layout.storage
-        metadata, epochs = folder.file(files.PARTITION_METADATA), folder.file(files.LEADER_EPOCH_CHECKPOINT)
-        topic_id, checkpoint = storage.read_small(metadata), storage.read_small(epochs)
+        folder = layout.folder
         return Selected(
             range=ReadRange(folder, 0, 0, 0),
             layout=layout,
-            topic_id=None if topic_id is None else parse_topic_id(topic_id, metadata),
+            topic_id=self._parsed(folder, files.PARTITION_METADATA, parse_topic_id),
             log_id=read_log_id(folder),
-            leader_epochs=() if checkpoint is None else tuple(parse_leader_epochs(checkpoint, epochs)),
+            leader_epochs=tuple(self._parsed(folder, files.LEADER_EPOCH_CHECKPOINT, parse_leader_epochs) or ()),
         )
+
+    def _parsed(self, folder: PartitionFolder, name: str, parse: Callable[[bytes, str], _Parsed]) -> _Parsed | None:
+        """Parse a small file of a log; None if there is none, or if damage is skipped."""
+        path = folder.file(name)
+        data = folder.storage.read_small(path)
+        try:
+            return None if data is None else parse(data, path)
+        except CorruptCheckpointError:
+            if not self.skips_damage:
+                raise
+            _log.warning("%s is damaged, and taken to be missing", path)
+            return None
 
     def _range(
         self, layout: PartitionLayout, moved: Moved | None, marks: HighWatermarks, groups: OffsetsByGroup
     ) -> ReadRange:
         committed = self.selection.isolation_level == "read_committed"
-        stable = last_stable_offset(layout) if committed else layout.end_offset
-        ends = [stable, self.end.offset(layout, groups)]
+        stable_offset = stable_offset_past_damage if self.skips_damage else last_stable_offset
+        stable = stable_offset(layout) if committed else layout.end_offset
+        ends = [stable, self.end.offset(layout, groups, self.selection.on_damage)]
         if self.selection.stops_at_high_watermark:
             ends.append(marks[layout.folder.directory].get(named(layout.folder), layout.start_offset))
-        wanted = self.start.offset(layout, groups)
+        wanted = self.start.offset(layout, groups, self.selection.on_damage)
         for bound, offset in ((self.start, wanted), (self.end, ends[1])):
             if bound.group is not None and (moved is None or moved.end_offset < layout.start_offset):
                 self._check_committed(layout, bound.group, offset or 0)
@@ -272,10 +338,10 @@ HighWatermarks = Mapping[LogDirectory, Mapping[TopicPartition, int]]
 """The high watermarks of the partitions of log directories."""
 
 
-def _layout_or_damage(folder: PartitionFolder) -> PartitionLayout | Selected:
+def _layout_or_damage(folder: PartitionFolder, on_damage: OnDamage) -> PartitionLayout | Selected:
     try:
         with reading():
-            return read_layout(folder)
+            return read_layout(folder, on_damage)
     except _OF_LOG as error:
         return _damaged(folder, error)
 
@@ -338,6 +404,15 @@ def _refuse_another(found: Selected, layout: PartitionLayout, moved: Moved) -> N
         )
 
 
+def adjacent_batches(window: Window) -> Iterator[Window]:
+    """Divide a window where other bytes are between its batches."""
+    headers = window.headers
+    ends = headers.column("position") + headers.column("batch_bytes")
+    cuts = (np.flatnonzero(headers.column("position")[1:] != ends[:-1]) + 1).tolist()
+    for first, end in pairwise([0, *cuts, len(headers)]):
+        yield Window(window.buffer, headers[first:end])
+
+
 def piece_bytes_max(selected: Sequence[Selected], task_bytes: int, workers: int) -> int:
     """Return the largest size, in bytes of log, of a piece of the work; one task does a whole piece."""
     layouts = [each.layout for each in selected if each.layout is not None]
@@ -349,6 +424,8 @@ def check_sources(sources: Sequence[LogSource]) -> list[PartitionFolder]:
     of_sources = [source.folders() for source in sources]
     for source, of_source in zip(sources, of_sources, strict=True):
         source.committed(of_source)
+        if source.quarantine is not None:
+            source.quarantine.check({folder.directory for folder in of_source})
     folders = [folder for of_source in of_sources for folder in of_source]
     there = {named(folder) for folder in folders}
     for source in sources:

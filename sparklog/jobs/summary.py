@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from sparklog.jobs.ledger import Moved
+from sparklog.log.damage_rows import DamagedStretch
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,11 @@ class MovedSummary:
     @property
     def rows(self) -> int:
         return sum(each.rows for each in self.moved)
+
+    @property
+    def lost(self) -> tuple[DamagedStretch, ...]:
+        """The damage that was skipped."""
+        return tuple(stretch for each in self.moved for stretch in each.lost)
 
     @property
     def log_bytes(self) -> int:

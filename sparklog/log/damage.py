@@ -174,7 +174,7 @@ class DamageScanner:
         next_position, may_be_torn = None, False
         if wants_next or (self._is_last and fault is None):
             begin = position if doubtful_position is None else doubtful_position
-            next_position = self._next_batch(begin, position, expected_offset, end_position, zeros_from)
+            next_position = self.next_batch(begin, position, expected_offset, end_position, zeros_from)
             may_be_torn = self._is_last and next_position is None
         if may_be_torn and has_wrong_header(self._file, position, zeros_from, end_position):
             what, may_be_torn = DamageKind.WRONG_SIZE, False
@@ -196,7 +196,7 @@ class DamageScanner:
             is_search_given_up=self.is_given_up,
         )
 
-    def _next_batch(
+    def next_batch(
         self, begin: int, position: int, expected_offset: int, end_position: int, zeros_from: int
     ) -> int | None:
         """Return the position of the next intact batch of this log; None if there is none."""
@@ -252,7 +252,8 @@ class DamageScanner:
                     yield position + start
                 elif status == ASK:
                     batch_bytes = int.from_bytes(window[start + 8 : start + 12], "big") + 12
-                    if self._affords(batch_bytes) and is_intact_at(self._file, position + start, batch_bytes):
+                    at = self._file, position + start, batch_bytes
+                    if _is_filled(*at) and self._affords(batch_bytes) and is_intact_at(*at):
                         yield position + start
                 if self.is_given_up:
                     return
@@ -265,6 +266,17 @@ class DamageScanner:
         """Take the bytes of one checksum from the budget; return whether it had enough."""
         self._budget_bytes = (self._budget_bytes or 0) - checked_bytes
         return self._budget_bytes >= 0
+
+
+def _is_filled(file: ReadableFile, position: int, batch_bytes: int) -> bool:
+    """Return whether the lengths of a key and a value fill a batch of magic 0 or 1; True for one of magic 2."""
+    header = file.read(position, HEADER_BYTES_MAX)
+    if len(header) < HEADER_BYTES_MAX or header[16] == 2:
+        return True
+    at = 18 + 8 * header[16]
+    at += 4 + max(int.from_bytes(header[at : at + 4], "big", signed=True), 0)
+    value_bytes = int.from_bytes(file.read(position + at, 4), "big", signed=True)
+    return at + 4 + max(value_bytes, 0) == batch_bytes
 
 
 def whole_batch_at(file: ReadableFile, position: int) -> BatchHeaders | None:

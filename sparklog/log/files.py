@@ -45,6 +45,8 @@ LEADER_EPOCH_CHECKPOINT: Final = "leader-epoch-checkpoint"
 PARTITION_METADATA: Final = "partition.metadata"
 LOG_IDENTITY: Final = "seglog-identity"
 """The id of a log that sparklog has made; see `sparklog.log.log_identity`."""
+MIRROR_STATE: Final = "seglog-mirror"
+"""The bytes that a log of a mirror has of its source; see `sparklog.jobs.mirror.state`."""
 LOG_START_CHECKPOINT: Final = "log-start-offset-checkpoint"
 RECOVERY_POINT_CHECKPOINT: Final = "recovery-point-offset-checkpoint"
 HIGH_WATERMARK_CHECKPOINT: Final = "replication-offset-checkpoint"
@@ -70,13 +72,20 @@ TXN_VERSIONS: Final = f"{OWN_PREFIX}ledger"
 TRANSACTIONAL_IDS: Final = f"{OWN_PREFIX}transactions"
 ADDED_PARTITIONS: Final = f"{TRANSACTIONAL_IDS}.journal"
 """The partitions that were added to open transactions since that file was written."""
+MIRROR: Final = f"{OWN_PREFIX}mirror"
+"""Names the source of a mirror; see `sparklog.jobs.mirror.state`."""
 JOBS_LEDGER: Final = f"{OWN_PREFIX}ledger.jsonl"
 JOBS_LOCK: Final = f"{OWN_PREFIX}jobs.lock"
+SALVAGE_RECORD: Final = f"{OWN_PREFIX}salvage.jsonl"
+"""The record of a salvage, with the table of damage; see `sparklog.jobs.salvage.record`."""
 GROUP_OFFSETS: Final = f"{OWN_PREFIX}offsets"
 """The offsets committed by sparklog's consumers."""
 GROUP_OFFSETS_JOURNAL: Final = f"{GROUP_OFFSETS}.journal"
 """The offsets that they have committed since that file was written."""
 GROUP_OFFSETS_LOCK: Final = f"{OWN_PREFIX}offsets.lock"
+RESTORED_NODES: Final = f"{OWN_PREFIX}nodes"
+"""The nodes of a new cluster that have been restored; see `sparklog.jobs.restore.nodes`."""
+RESTORED_NODES_LOCK: Final = f"{RESTORED_NODES}.lock"
 WRITERS_LOCK: Final = f"{OWN_PREFIX}lock"
 WRITERS_QUEUE: Final = f"{OWN_PREFIX}queue"
 """The next writer in line for `WRITERS_LOCK` holds the lock of this file."""
@@ -92,6 +101,7 @@ NAMED_PARTITION_MAX: Final = 999_999
 """The largest number of a partition that a caller may name. No cluster has a topic with more partitions."""
 
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
+_NO_TOPICS: Final = (".", "..")
 _PARTITION_FOLDER = re.compile(r"(?P<topic>[A-Za-z0-9._-]{1,249})-(?P<partition>0|[1-9][0-9]{0,9})")
 _NUMBERED_FOLDER = re.compile(r"(?P<topic>[A-Za-z0-9._-]{1,249})-[0-9]+")
 _DELETE: Final = "-delete"
@@ -131,16 +141,17 @@ def parse_partition_folder(name: str) -> TopicPartition | None:
     The metadata log of a KRaft cluster is no topic, and folders that Kafka has set aside are not served.
     """
     found = _PARTITION_FOLDER.fullmatch(name)
-    if found is None or is_set_aside(name) or found["topic"] == METADATA_TOPIC:
+    if found is None:
         return None
-    if not is_topic_name(found["topic"]) or int(found["partition"]) > PARTITION_MAX:
+    topic, partition = found["topic"], int(found["partition"])
+    if topic in _NO_TOPICS or topic == METADATA_TOPIC or partition > PARTITION_MAX:
         return None
-    return TopicPartition(found["topic"], int(found["partition"]))
+    return TopicPartition(topic, partition)
 
 
 def is_topic_name(name: str) -> bool:
     """Return whether a name is valid for a topic."""
-    return bool(_TOPIC.fullmatch(name)) and name not in (".", "..")
+    return bool(_TOPIC.fullmatch(name)) and name not in _NO_TOPICS
 
 
 def checked_topic(name: object) -> str:
@@ -246,6 +257,11 @@ def offset_files(entries: Iterable[Entry]) -> Iterator[tuple[OffsetFile, Entry]]
 def tells_of_segments(name: str) -> bool:
     """Return whether a name affects which segments a folder has: the name of a log, or of a cleaned file."""
     return LOG in name or name.endswith(CLEANED)
+
+
+def is_log_file(name: str) -> bool:
+    """Return whether a name is that of a segment's file, of a snapshot, or of one that is removed or replaced."""
+    return parse_offset_file(name) is not None
 
 
 def is_cut_file(name: str) -> bool:

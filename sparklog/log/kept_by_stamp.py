@@ -16,14 +16,13 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from sparklog.errors import CorruptLogError, PathNotFoundError
 from sparklog.log.clock import wall_clock_ns
-from sparklog.log.files import LOG, parse_partition_folder
+from sparklog.log.files import LOG
 from sparklog.log.places import LogDirectory, PartitionFolder
 from sparklog.storage.base import Name, Stamp, Storage
 from sparklog.storage.process import ProcessState
@@ -77,9 +76,8 @@ class LastUsed(Generic[K, V]):
 
     def __init__(self, most: int, weigh: Callable[[V], int] = lambda _: 1) -> None:
         self._known: dict[K, V] = {}
-        self._total: Counter[str] = Counter()  # A table as well, so that a forked process begins with nothing.
         self._most, self._weigh = most, weigh
-        self._ours = ProcessState(threading.Lock, self._known, self._total)
+        self._ours = ProcessState(threading.Lock, self._known)  # Its number is the weight of all values.
 
     def get(self, place: K) -> V | None:
         with self._ours.lock:
@@ -93,12 +91,12 @@ class LastUsed(Generic[K, V]):
             if place in self._known:
                 self._drop(place)
             self._known[place] = known
-            self._total[""] += self._weigh(known)
-            while self._total[""] > self._most:
+            self._ours.number += self._weigh(known)
+            while self._ours.number > self._most:
                 self._drop(next(iter(self._known)))
 
     def _drop(self, place: K) -> None:
-        self._total[""] -= self._weigh(self._known.pop(place))
+        self._ours.number -= self._weigh(self._known.pop(place))
 
 
 class StampedFile(Generic[V]):
@@ -232,10 +230,12 @@ class FolderNames:
         The names of all that is no folder.
     """
 
-    def __init__(self, directory: LogDirectory, names: tuple[Name, ...]) -> None:
+    def __init__(self, directory: LogDirectory, names: tuple[Name, ...], before: FolderNames | None = None) -> None:
         self.names = names
         self.files = tuple(each.name for each in names if not each.is_folder)
         self._directory = directory
+        # An earlier list knows most of the names: taking a folder from it is cheaper than parsing its name again.
+        self._folders: Mapping[str, PartitionFolder] = {} if before is None else before._folders
         self._parsed: tuple[dict[str, dict[int, PartitionFolder]], tuple[str, ...]] | None = None
 
     @property
@@ -255,14 +255,15 @@ class FolderNames:
 
     def _parse(self) -> tuple[dict[str, dict[int, PartitionFolder]], tuple[str, ...]]:
         if self._parsed is None:
+            known, names = self._folders, [each.name for each in self.names if each.is_folder]
+            self._folders = {name: known.get(name) or self._directory.folder(name) for name in names}
             found: dict[str, dict[int, PartitionFolder]] = {}
             others = []
-            for name in (each.name for each in self.names if each.is_folder):
-                at = parse_partition_folder(name)
-                if at is None:
+            for name, folder in self._folders.items():
+                if folder.partition is None:
                     others.append(name)
                 else:
-                    found.setdefault(at.topic, {})[at.partition] = PartitionFolder(self._directory, *at)
+                    found.setdefault(folder.topic, {})[folder.partition] = folder
             topics = {topic: dict(sorted(folders.items())) for topic, folders in sorted(found.items())}
             self._parsed = topics, tuple(others)
         return self._parsed
@@ -293,7 +294,8 @@ def names_in(directory: LogDirectory, *, age_seconds: float = 0.0) -> FolderName
     if known is not None and known.stamp is not None and known.stamp == stamp:
         return known.value
     names = tuple(directory.storage.names(directory.path)) if directory.storage.is_folder(directory.path) else ()
-    value = known.value if known is not None and known.source == names else FolderNames(directory, names)
+    before = None if known is None else known.value
+    value = before if before is not None and before.names == names else FolderNames(directory, names, before)
     proven = stamp if stamp is not None and is_settled(stamp, now_ns) else None
     _names.put(place, _Known(proven, now_seconds, names, value))
     return value

@@ -12,15 +12,27 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
-from sparklog.errors import CommitError, CorruptBatchError, CorruptCheckpointError, PathNotFoundError, SeglogError
+import numpy as np
+
+from sparklog.errors import (
+    CommitError,
+    CorruptBatchError,
+    CorruptCheckpointError,
+    PathNotFoundError,
+    SeglogError,
+)
 from sparklog.log import files
 from sparklog.log.checkpoints import parse_topic_id
+from sparklog.log.damage_rows import OnDamage
 from sparklog.log.files import TopicPartition
 from sparklog.log.journal import Journal, LogExtent, commit_version
 from sparklog.log.offset_checkpoints import read_offsets
-from sparklog.log.places import LogDirectory, PartitionFolder
-from sparklog.log.segment import OffsetPosition, Segment
+from sparklog.log.places import LogDirectory, PartitionFolder, ReplicatedFolder
+from sparklog.log.replicas.lineage import NO_EPOCH, Replica, ReplicaLog, merge_logs
+from sparklog.log.replicas.logs import read_lineage, refuse_another_log
+from sparklog.log.segment import OffsetPosition, OpenSegment, Segment
 from sparklog.log.segment_listing import list_segments, warn_once
+from sparklog.log.sound_batches import last_sound_batch
 from sparklog.record.format.headers import BatchHeaders
 from sparklog.record.format.v2 import OFFSET_MAX
 from sparklog.storage.base import Storage
@@ -29,6 +41,7 @@ _log = logging.getLogger("sparklog")
 
 _LISTINGS_MAX: Final = 5
 _LOOKS_MAX: Final = 10
+_TOLD_MAX: Final = 5
 
 _Found = TypeVar("_Found")
 
@@ -49,6 +62,11 @@ class PartitionLayout:
         Log end offset, exclusive, and its position in the last segment.
     zeros_from : int or None
         The position of the zeros at the end of the last segment's file, if any bytes follow the log end.
+    replicas : tuple of Replica
+        The replicas that the log is merged from, the leader first; empty for the log of one folder. The segments are
+        then of the replica with most of the log. Plans may use them, but `scan_range` reads from the copies.
+    copies : tuple of PartitionLayout
+        The layout of each replica.
     """
 
     folder: PartitionFolder
@@ -56,6 +74,8 @@ class PartitionLayout:
     start_offset: int
     end: OffsetPosition
     zeros_from: int | None = None
+    replicas: tuple[Replica, ...] = ()
+    copies: tuple[PartitionLayout, ...] = ()
 
     @property
     def storage(self) -> Storage:
@@ -73,6 +93,11 @@ class PartitionLayout:
     @property
     def end_offset(self) -> int:
         return self.end.offset
+
+    @property
+    def has_bytes_after_end(self) -> bool:
+        """Whether bytes follow the log end in its last segment: damage, or what a crash or a broker leaves there."""
+        return bool(self.segments) and self.segments[-1].size_bytes > self.end.position
 
     def segment_of(self, offset: int) -> int:
         """Return the row of the segment that holds an offset, or would hold it."""
@@ -152,8 +177,8 @@ class DirectoryView:
         return OFFSET_MAX if self.is_clean else self.recovery_point(folder) or 0
 
 
-def read_layout(folder: PartitionFolder) -> PartitionLayout:
-    """Read the present layout of a log.
+def read_layout(folder: PartitionFolder, on_damage: OnDamage = "fail") -> PartitionLayout:
+    """Read the present layout of a log; for ``on_damage`` see `read_layouts`.
 
     Raises
     ------
@@ -162,11 +187,16 @@ def read_layout(folder: PartitionFolder) -> PartitionLayout:
     CorruptLogError
         The end of the last segment is damaged, and not merely torn.
     """
-    return read_layouts([folder])[0]
+    return read_layouts([folder], on_damage)[0]
 
 
-def read_layouts(folders: Sequence[PartitionFolder]) -> list[PartitionLayout]:
+def read_layouts(folders: Sequence[PartitionFolder], on_damage: OnDamage = "fail") -> list[PartitionLayout]:
     """Read the present layouts of logs, all as of one time: they show all of a commit to many logs, or nothing of it.
+
+    Parameters
+    ----------
+    on_damage : {"fail", "skip", "best_effort"}
+        Unless it is ``fail``, a log whose end is damaged ends after its last sound batch.
 
     Raises
     ------
@@ -174,10 +204,28 @@ def read_layouts(folders: Sequence[PartitionFolder]) -> list[PartitionLayout]:
         There is no such folder.
     CorruptLogError
         The end of a last segment is damaged, and not merely torn.
+    InvalidOptionError
+        The logs of a `ReplicatedFolder` are no replicas of one log.
     CommitError
         Commits were made again and again while the logs were looked at.
     """
-    return at_one_time(folders, lambda folder, view: layout_in(view, folder))
+    directories = {copy.directory for folder in folders for copy in folder.copies}
+    told: list[str] = []
+
+    def look(views: Mapping[LogDirectory, DirectoryView]) -> list[PartitionLayout]:
+        told.clear()
+        return [
+            _merged_in(views, folder, told)
+            if isinstance(folder, ReplicatedFolder)
+            else layout_in(views[folder.directory], folder, on_damage)
+            for folder in folders
+        ]
+
+    layouts = while_current(directories, look)
+    if told:
+        more = f"; and {len(told) - _TOLD_MAX} more" if len(told) > _TOLD_MAX else ""
+        warn_once(f"left out of logs merged from replicas: {'; '.join(told[:_TOLD_MAX])}{more}")
+    return layouts
 
 
 def at_one_time(
@@ -223,7 +271,7 @@ def while_current(
     raise CommitError(f"commits are made to {where} faster than it can be looked at; read it again")
 
 
-def layout_in(view: DirectoryView, folder: PartitionFolder) -> PartitionLayout:
+def layout_in(view: DirectoryView, folder: PartitionFolder, on_damage: OnDamage = "fail") -> PartitionLayout:
     """Read the layout of a log with a view of its directory: the caller holds the lock, or checks the view later.
 
     Raises
@@ -233,11 +281,71 @@ def layout_in(view: DirectoryView, folder: PartitionFolder) -> PartitionLayout:
     """
     for _ in range(_LISTINGS_MAX - 1):
         try:
-            return layout_of(view, folder, list_segments(folder))
+            return layout_of(view, folder, list_segments(folder), on_damage=on_damage)
         except PathNotFoundError:
             # A broker renames and removes segments while it runs: a listed file may be gone.
             continue
-    return layout_of(view, folder, list_segments(folder))
+    return layout_of(view, folder, list_segments(folder), on_damage=on_damage)
+
+
+def _merged_in(
+    views: Mapping[LogDirectory, DirectoryView], folder: ReplicatedFolder, told: list[str]
+) -> PartitionLayout:
+    """Read the layout of the log merged from replicas; note the offsets that are left out."""
+    layouts: dict[PartitionFolder, PartitionLayout] = {}
+    logs: list[ReplicaLog] = []
+    for each in folder.replicas:
+        layout = layout_in(views[each.directory], each, on_damage="skip")
+        layouts[each] = layout
+        logs.append(_replica_log(views[each.directory], layout))
+    merge = merge_logs(logs, folder.replicas_min)
+    told += [f"{folder.name}: {each}" for each in merge.told]
+    copies = tuple(layouts[each.log.folder] for each in merge.replicas)
+    for replica, copy in zip(merge.replicas[1:], copies[1:], strict=True):
+        one, other = (_sound_batch_before(layout, replica.agreed_offset) for layout in (copies[0], copy))
+        refuse_another_log(copies[0].path, one, copy.path, other)
+
+    def covered(row: int) -> int:
+        end_offset = min(merge.replicas[row].agreed_offset, merge.end_offset)
+        return max(end_offset - max(copies[row].start_offset, merge.start_offset), 0)
+
+    most = copies[max(range(len(copies)), key=covered)]
+    return PartitionLayout(
+        replace(folder, directory=copies[0].folder.directory),
+        most.segments,
+        merge.start_offset,
+        OffsetPosition(most.end.position, merge.end_offset),
+        replicas=merge.replicas,
+        copies=copies,
+    )
+
+
+def _replica_log(view: DirectoryView, layout: PartitionLayout) -> ReplicaLog:
+    folder, at = layout.folder, layout.topic_partition
+    epochs = read_lineage(folder, layout.segments)
+    checkpoint = 0 if at is None else view.start_offsets.get(at, 0)
+    begun = max(checkpoint, epochs[0][1]) if epochs else layout.start_offset
+    if epochs and epochs[0][1] > layout.start_offset:
+        epochs = ((NO_EPOCH, layout.start_offset), *epochs)
+    return ReplicaLog(
+        folder,
+        epochs,
+        log_start_offset=min(layout.start_offset, begun),
+        start_offset=layout.start_offset,
+        end_offset=layout.end_offset,
+        high_watermark=None if at is None else view.offsets(files.HIGH_WATERMARK_CHECKPOINT).get(at),
+        topic_id=topic_id_of(folder),
+        is_compacted=at in view.offsets(files.CLEANER_CHECKPOINT),
+    )
+
+
+def _sound_batch_before(layout: PartitionLayout, offset: int) -> np.void | None:
+    header = batch_holding(layout, offset - 1)
+    if header is None:
+        return None
+    with layout.segments[layout.segment_of(offset - 1)].open() as log:
+        intact = log.header_at(int(header.column("position")[0]))
+    return None if intact is None else intact.table[0]
 
 
 def cut_at(layout: PartitionLayout, offset: int) -> PartitionLayout:
@@ -287,7 +395,12 @@ def topic_id_of(folder: PartitionFolder) -> str | None:
 
 
 def layout_of(
-    view: DirectoryView, folder: PartitionFolder, segments: tuple[Segment, ...], *, is_to_be_cut: bool = False
+    view: DirectoryView,
+    folder: PartitionFolder,
+    segments: tuple[Segment, ...],
+    *,
+    is_to_be_cut: bool = False,
+    on_damage: OnDamage = "fail",
 ) -> PartitionLayout:
     """Read the layout of a log whose segments are already listed; see `layout_in`.
 
@@ -295,6 +408,8 @@ def layout_of(
     ----------
     is_to_be_cut : bool
         Whether the caller cuts off the remains of a crash after the last whole batch, so that the log ends there.
+    on_damage : {"fail", "skip", "best_effort"}
+        See `read_layouts`.
 
     Raises
     ------
@@ -313,7 +428,7 @@ def layout_of(
     start_offset = max(checkpoint, segments[0].base_offset)
     with segments[-1].open() as log:
         log.is_to_be_cut = is_to_be_cut
-        end = log.end()
+        end = log.end() if on_damage == "fail" else _sound_end(log)
     _warn_of_damaged_tail(segments[-1], end, view)
     if at is not None and end.offset < start_offset:
         # The topic may have been created again since the view was made: read again before the whole log is left out.
@@ -327,6 +442,15 @@ def layout_of(
         )
         return PartitionLayout(folder, (), checkpoint, OffsetPosition(0, checkpoint), log.zeros_from)
     return PartitionLayout(folder, _segments_from(segments, start_offset), start_offset, end, log.zeros_from)
+
+
+def _sound_end(log: OpenSegment) -> OffsetPosition:
+    """Return the end of the last sound batch of a segment, and the offset after it, whatever is damaged."""
+    header = last_sound_batch(log)
+    if header is None:
+        return log.start
+    last = header.table[0]
+    return OffsetPosition(int(last["position"] + last["batch_bytes"]), int(last["last_offset"]) + 1)
 
 
 def _warn_of_damaged_tail(last: Segment, end: OffsetPosition, view: DirectoryView) -> None:

@@ -91,6 +91,11 @@ class PartitionFolder:
         return self.directory.storage
 
     @property
+    def copies(self) -> tuple[PartitionFolder, ...]:
+        """The folders that hold the log: this one, or its replicas' folders."""
+        return (self,)
+
+    @property
     def writable(self) -> WritableStorage:
         """The storage, for changes; raises `InvalidOptionError` if it is read only."""
         return self.directory.writable
@@ -111,6 +116,31 @@ class PartitionFolder:
     def relative(self, name: str) -> str:
         """Return the path of a file in the folder, relative to the log directory."""
         return relative_path(self.name, name)
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicatedFolder(PartitionFolder):
+    """The folders of one partition's log in several log directories, to be read as one log.
+
+    As a folder, it is one of them: the leader's, once the layout has been read.
+
+    Attributes
+    ----------
+    replicas : tuple of PartitionFolder
+        The folders.
+    replicas_min : int or None
+        How many of them must have a record; None if the log ends at the high watermark.
+    """
+
+    replicas: tuple[PartitionFolder, ...]
+    replicas_min: int | None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ReplicatedFolder, (self.directory, self.topic, self.partition, self.replicas, self.replicas_min)
+
+    @property
+    def copies(self) -> tuple[PartitionFolder, ...]:
+        return self.replicas
 
 
 def relative_path(folder: str, name: str) -> str:

@@ -71,7 +71,7 @@ def last_snapshot(layout: PartitionLayout, offsets: Iterable[int]) -> KnownProdu
             except CorruptCheckpointError as error:
                 _log.warning("%s; reading the producers' state from an earlier offset instead", error)
                 continue
-            if _is_of_log(producers, offset, layout):
+            if is_of_log(producers, offset, layout):
                 return KnownProducers(producers, offset)
             _log.warning(
                 "%s is not of this log: a producer has not written where it says; reading the producers' state from an "
@@ -81,7 +81,7 @@ def last_snapshot(layout: PartitionLayout, offsets: Iterable[int]) -> KnownProdu
     return None
 
 
-def _is_of_log(producers: Producers, offset: int, layout: PartitionLayout) -> bool:
+def is_of_log(producers: Producers, offset: int, layout: PartitionLayout) -> bool:
     """Return whether a snapshot may belong to a log, by comparing a few of its entries with the log's batches.
 
     Its checksum proves that the writer of some log wrote it. Its open transactions must have begun at their

@@ -7,40 +7,44 @@ by their offsets.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
-from typing import Any, Final, Literal, Self, get_args
+from typing import Any, Literal, Self, TypeVar, get_args
 
 import pyarrow as pa
 
-from sparklog.errors import CorruptBatchError, InvalidOptionError, OffsetOutOfRangeError, SeglogError
+from sparklog.errors import CorruptBatchError, InvalidOptionError, OffsetOutOfRangeError
 from sparklog.log.clock import Time, to_ms
-from sparklog.log.filters.pruning import pruned_range
+from sparklog.log.damage_rows import FAIL, DamagedStretch, DamagePolicy, OnDamage, UnknownFate
 from sparklog.log.filters.time_lookup import LATEST_TIME, first_offset_at, starts_by_file_times
 from sparklog.log.filters.where_parser import parse_where
 from sparklog.log.folders import refuse_to_read
 from sparklog.log.layout import PartitionLayout, read_layout
 from sparklog.log.places import LogDirectory, PartitionFolder
-from sparklog.log.scans.of_range import first_damaged, located, refuse_damaged_end, scan_range
+from sparklog.log.reads.columns import schema_of
+from sparklog.log.reads.damage_table import damage_table
+from sparklog.log.reads.fates import stable_offset_past_damage
+from sparklog.log.reads.past_damage import ReadPastDamage
+from sparklog.log.reads.to_damage import read_to_damage
+from sparklog.log.replicas.lineage import Replica
+from sparklog.log.scans.of_range import first_damaged, refuse_damaged_end, scan_range
 from sparklog.log.scans.raw_batches import RawBatch, raw_batches_of
-from sparklog.log.segment import Segment
-from sparklog.log.transactions import TransactionMarkers, last_stable_offset
+from sparklog.log.scans.sound_range import scan_range_past_damage
+from sparklog.log.transactions import last_stable_offset
 from sparklog.log.windows import Window
-from sparklog.record.decode.columns import LIMITS, BatchDecoder, DecodeLimits
-from sparklog.record.decode.where import Constant, Where
-from sparklog.record.decode.where_program import BatchFilter
-from sparklog.record.format.arrays import bounded, scalar_of
-from sparklog.record.format.schema import DEFAULT_COLUMNS, RECORD_SCHEMA, chosen_columns, selector
+from sparklog.record.decode.columns import LIMITS, DecodeLimits
+from sparklog.record.decode.where import Where
+from sparklog.record.format.arrays import bounded
 from sparklog.storage.registry import PathText, expand_one, locate
 
+_log = logging.getLogger("sparklog")
+
 IsolationLevel = Literal["read_uncommitted", "read_committed"]
-
-FILE_COLUMN: Final = "file"
-LOG_SCHEMA: Final = RECORD_SCHEMA.append(pa.field(FILE_COLUMN, pa.string()))
-"""The columns that can be asked of a log: those of its records, and ``file``, the name of the segment's file."""
+_Part = TypeVar("_Part")
 
 
-def open_log(path: PathText) -> LogReader:
+def open_log(path: PathText, on_damage: OnDamage = "fail") -> LogReader:
     """Open a partition's folder to read it.
 
     Parameters
@@ -49,6 +53,9 @@ def open_log(path: PathText) -> LogReader:
         The folder, such as ``/logs/events-0``, or a pattern that it alone matches; an empty one is an empty log. A
         folder that holds segments may have another name, as a copy does: then it has no log start offset but that of
         its first segment.
+    on_damage : {"fail", "skip", "best_effort"}
+        What its reads do about damage, unless a read says otherwise; see `LogReader.batches`. Unless it is ``fail``, a
+        log whose end is damaged ends after its last sound batch.
 
     Returns
     -------
@@ -64,9 +71,10 @@ def open_log(path: PathText) -> LogReader:
     CorruptLogError
         The end of the log cannot be told, because its last segment is damaged there.
     """
+    policy = DamagePolicy(on_damage)
     folder = PartitionFolder.at(*expand_one(locate(path)))
     refuse_to_read(folder)
-    return LogReader(read_layout(folder))
+    return LogReader(read_layout(folder, on_damage), policy=policy)
 
 
 class LogReader:
@@ -85,10 +93,13 @@ class LogReader:
         Of the log.
     stable_offset : int, optional
         Its last stable offset, where it is known already: to find it takes a walk to the end of the log.
+    policy : DamagePolicy
+        What its reads do about damage, unless a read says otherwise.
     """
 
-    def __init__(self, layout: PartitionLayout, stable_offset: int | None = None) -> None:
+    def __init__(self, layout: PartitionLayout, stable_offset: int | None = None, policy: DamagePolicy = FAIL) -> None:
         self._layout = layout
+        self._policy = policy
         self._stable_offset = stable_offset
         self._is_end_checked = False
 
@@ -129,6 +140,11 @@ class LogReader:
         return self._layout.folder.directory
 
     @property
+    def replicas(self) -> tuple[Replica, ...]:
+        """The replicas that the log is merged from, the leader first; empty for the log of one folder."""
+        return self._layout.replicas
+
+    @property
     def start_offset(self) -> int:
         """The log start offset: the first that may be read."""
         return self._layout.start_offset
@@ -149,7 +165,7 @@ class LogReader:
     def last_stable_offset(self) -> int:
         """The offset below which every transaction is decided; where ``read_committed`` ends."""
         self._check_last_batch()
-        return last_stable_offset(self._layout) if self._stable_offset is None else self._stable_offset
+        return self._stable(self._policy)
 
     def read(
         self,
@@ -159,6 +175,8 @@ class LogReader:
         isolation_level: IsolationLevel = "read_uncommitted",
         where: str | Where | None = None,
         max_bytes: int | None = None,
+        on_damage: OnDamage | None = None,
+        unknown: UnknownFate | None = None,
     ) -> pa.Table:
         """Read records into one table; other parameters and errors as of `batches`.
 
@@ -173,8 +191,14 @@ class LogReader:
         pyarrow.Table
             One row a record, in offset order.
         """
-        schema = schema_of(columns)
-        batches = self.batches(start_offset, end_offset, columns, isolation_level, where=where, max_bytes=max_bytes)
+        schema = schema_of(columns, is_best_effort=self._policy_of(on_damage, unknown).is_best_effort)
+        batches = self.batches(
+            *(start_offset, end_offset, columns, isolation_level),
+            where=where,
+            max_bytes=max_bytes,
+            on_damage=on_damage,
+            unknown=unknown,
+        )
         within = bounded(((None, batch) for batch in batches), max_bytes)
         return pa.Table.from_batches((batch for _, batch in within), schema=schema)
 
@@ -188,6 +212,8 @@ class LogReader:
         fail_on_data_loss: bool = True,
         where: str | Where | None = None,
         max_bytes: int | None = None,
+        on_damage: OnDamage | None = None,
+        unknown: UnknownFate | None = None,
     ) -> Iterator[pa.RecordBatch]:
         """Read records, some at a time.
 
@@ -211,6 +237,14 @@ class LogReader:
             decoded, and where indexes say so not read either.
         max_bytes : int, optional
             How many bytes the records of a batch have at most, but for one of a single record; by default 8 MiB.
+        on_damage : {"fail", "skip", "best_effort"}, optional
+            Whether damage is an error. With ``skip``, what cannot be read is left out, every batch that is sound is
+            given, and one warning at the end counts the loss; `damage` has the table. ``best_effort`` also gives
+            the records that decode of a batch whose checksum differs, and a column ``damaged``, which is true of them.
+            The default is that of `open_log`.
+        unknown : {"drop", "keep"}, optional
+            Whether ``read_committed`` leaves out or gives the records of a transaction whose marker may be lost. It
+            matters only where damage is skipped. By default they are left out, and counted as lost.
 
         Yields
         ------
@@ -228,18 +262,51 @@ class LogReader:
         DataLossError
             Segments of the range were removed while it was read.
         """
-        if isolation_level not in get_args(IsolationLevel):
-            known = " or ".join(get_args(IsolationLevel))
-            raise InvalidOptionError(f"isolation_level is {isolation_level!r}, and must be {known}")
-        schema, limits = schema_of(columns), limits.within(max_bytes)
-        committed = isolation_level == "read_committed"
-        start, end = self._range(start_offset, end_offset)
-        if committed:
-            end = min(end, self.last_stable_offset)
-        chosen = None if where is None else parse_where(where).of_partition(self.topic, self.partition)
-        return self._records(start, end, schema, committed, limits, fail_on_data_loss, chosen)
+        policy = self._policy_of(on_damage, unknown)
+        asked = (start_offset, end_offset, columns, isolation_level, limits.within(max_bytes), where)
+        if not policy.is_fail:
+            return _records_of(self._layout.path, self._past_damage(*asked, policy))
+        start, end, schema, committed, limits, chosen = self._asked(*asked, policy)
+        return read_to_damage(self._layout, start, end, schema, committed, limits, chosen, fail_on_data_loss)
 
-    def raw_batches(self, start_offset: int | None = None, end_offset: int | None = None) -> Iterator[RawBatch]:
+    def batches_and_damage(
+        self,
+        start_offset: int | None = None,
+        end_offset: int | None = None,
+        columns: str | Sequence[str] | None = None,
+        isolation_level: IsolationLevel = "read_uncommitted",
+        limits: DecodeLimits = LIMITS,
+        where: str | Where | None = None,
+        on_damage: OnDamage = "skip",
+        unknown: UnknownFate | None = None,
+    ) -> Iterator[pa.RecordBatch | DamagedStretch]:
+        """Read records past damage, and rows of the loss; parameters and errors as of `batches`, which warns of it.
+
+        Yields
+        ------
+        pyarrow.RecordBatch or DamagedStretch
+            Each of them in offset order. A stretch may come before records that are before it, not after later ones.
+        """
+        policy = self._policy_of(on_damage, unknown)
+        return self._past_damage(start_offset, end_offset, columns, isolation_level, limits, where, policy)
+
+    def damage(
+        self,
+        start_offset: int | None = None,
+        end_offset: int | None = None,
+        isolation_level: IsolationLevel = "read_uncommitted",
+    ) -> pa.Table:
+        """Return what a read cannot give: one row of `DAMAGE_SCHEMA` for each stretch of lost bytes or offsets.
+
+        Every record of the range is decoded. Under ``read_committed`` it has the batches, too, of transactions whose
+        marker may be lost. Other parameters and errors as of `batches`.
+        """
+        parts = self.batches_and_damage(start_offset, end_offset, ["offset"], isolation_level)
+        return damage_table(part for part in parts if isinstance(part, DamagedStretch))
+
+    def raw_batches(
+        self, start_offset: int | None = None, end_offset: int | None = None, on_damage: OnDamage | None = None
+    ) -> Iterator[RawBatch]:
         """Read whole batches as they are in the log, checked and not decompressed, as a server's fetch returns them.
 
         They begin with the first batch that ends at or after the start, and end with the first that reaches the end, so
@@ -251,6 +318,8 @@ class LogReader:
         ----------
         start_offset, end_offset : int, optional
             The first offset, and the one after the last. By default all of the log.
+        on_damage : {"fail", "skip"}, optional
+            As of `batches`; records of a damaged batch are never given here.
 
         Yields
         ------
@@ -267,7 +336,12 @@ class LogReader:
         DataLossError
             Segments of the range were removed while it was read.
         """
-        return self._raw(*self._range(start_offset, end_offset))
+        start, end = self._range(start_offset, end_offset)
+        if self._policy_of(on_damage, None).is_fail:
+            return self._raw(start, end)
+        parts = scan_range_past_damage(self._layout, start, end)
+        found = (each if isinstance(each, DamagedStretch) else raw_batches_of(each[1]) for each in parts)
+        return (raw for pieces in _records_of(self._layout.path, found) for raw in pieces)
 
     def offset_for_time(self, timestamp: Time) -> int | None:
         """Find the first offset whose record is at or after a time: a consumer's ``offsetsForTimes``.
@@ -290,7 +364,17 @@ class LogReader:
         InvalidOptionError
             The datetime has no time zone.
         """
-        return first_offset_at(self._layout, to_ms(timestamp))
+        time_ms = to_ms(timestamp)
+        try:
+            return first_offset_at(self._layout, time_ms)
+        except CorruptBatchError:
+            if self._policy.is_fail:
+                raise
+        # Damage ends the search by indexes and headers, and a filter of records finds the same offset.
+        for part in self.batches_and_damage(columns=["offset"], where=f"timestamp >= {time_ms}"):
+            if isinstance(part, pa.RecordBatch) and part.num_rows:
+                return int(part.column("offset")[0].as_py())
+        return None
 
     def offsets_before(self, timestamp: Time | None, max_offsets: int, *, now_ms: int | None = None) -> list[int]:
         """Return where segments begin that were last written to no later than a time: the old consumer's offsets.
@@ -340,6 +424,39 @@ class LogReader:
             )
         return start, end
 
+    def _policy_of(self, on_damage: OnDamage | None, unknown: UnknownFate | None) -> DamagePolicy:
+        return DamagePolicy(on_damage or self._policy.on_damage, unknown or self._policy.unknown)
+
+    def _stable(self, policy: DamagePolicy) -> int:
+        if self._stable_offset is not None:
+            return self._stable_offset
+        return last_stable_offset(self._layout) if policy.is_fail else stable_offset_past_damage(self._layout)
+
+    def _asked(
+        self,
+        start_offset: int | None,
+        end_offset: int | None,
+        columns: str | Sequence[str] | None,
+        isolation_level: IsolationLevel,
+        limits: DecodeLimits,
+        where: str | Where | None,
+        policy: DamagePolicy,
+    ) -> tuple[int, int, pa.Schema, bool, DecodeLimits, Where | None]:
+        """Check what a read asks for, and resolve it."""
+        if isolation_level not in get_args(IsolationLevel):
+            known = " or ".join(get_args(IsolationLevel))
+            raise InvalidOptionError(f"isolation_level is {isolation_level!r}, and must be {known}")
+        schema = schema_of(columns, is_best_effort=policy.is_best_effort)
+        committed = isolation_level == "read_committed"
+        start, end = self._range(start_offset, end_offset)
+        if committed:
+            end = min(end, self.last_stable_offset if policy == self._policy else self._stable(policy))
+        chosen = None if where is None else parse_where(where).of_partition(self.topic, self.partition)
+        return start, end, schema, committed, limits, chosen
+
+    def _past_damage(self, *asked: Any) -> Iterator[pa.RecordBatch | DamagedStretch]:
+        return iter(ReadPastDamage(self._layout, *self._asked(*asked), asked[-1]))
+
     def _raw(self, start: int, end: int) -> Iterator[RawBatch]:
         for segment, window in scan_range(self._layout, start, end):
             failure = first_damaged(segment, window)
@@ -352,98 +469,25 @@ class LogReader:
 
     def _check_last_batch(self) -> None:
         """Check the batch that the log ends with, once; reading checks it anyway."""
-        if not self._is_end_checked:
+        if not self._is_end_checked and self._policy.is_fail:
             refuse_damaged_end(self._layout)
         self._is_end_checked = True
 
-    def _records(
-        self,
-        start: int,
-        end: int,
-        schema: pa.Schema,
-        committed: bool,
-        limits: DecodeLimits,
-        fail_on_data_loss: bool,
-        where: Where | None,
-    ) -> Iterator[pa.RecordBatch]:
-        chosen = None if where is None or where.tree == Constant(True) else BatchFilter(where.tree)
-        if where is not None:
-            start, end = pruned_range(self._layout, where, start, end)
-        markers = TransactionMarkers(self._layout, start) if committed else None
-        columns = [name for name in schema.names if name != FILE_COLUMN]
-        decoder = BatchDecoder(
-            columns,
-            start_offset=start,
-            end_offset=end,
-            reaches_log_end=end >= self._layout.end_offset,
-            limits=limits,
-            program=None if chosen is None else chosen.program,
-        )
-        last: Segment | None = None
-        try:
-            for segment, window, failure in self._chosen(start, end, fail_on_data_loss, markers, chosen):
-                if last is not None and segment is not last:
-                    yield from _arranged(decoder.flush(), schema, last)
-                last = segment
-                with located(segment):
-                    yield from _arranged(decoder.decode(window.buffer, window.headers), schema, segment)
-                if failure is not None:
-                    raise failure
-        except SeglogError:
-            # The records before what is wrong come first.
-            if last is not None:
-                yield from _arranged(decoder.flush(), schema, last)
-            raise
-        if last is not None:
-            yield from _arranged(decoder.flush(), schema, last)
 
-    def _chosen(
-        self,
-        start: int,
-        end: int,
-        fail_on_data_loss: bool,
-        markers: TransactionMarkers | None,
-        chosen: BatchFilter | None,
-    ) -> Iterator[tuple[Segment, Window, CorruptBatchError | None]]:
-        """Yield the batches to decode, and what is wrong with the first one behind them that is damaged, if any is."""
-        for segment, window in scan_range(self._layout, start, end, fail_on_data_loss):
-            headers, failure = window.headers, None
-            is_wanted = ~headers.is_control
-            if markers is not None:
-                is_wanted[is_wanted] = ~markers.is_aborted(headers.where(is_wanted))
-            if chosen is not None:
-                is_wanted &= chosen.may_pass(headers)
-            if not is_wanted.all():
-                # Decoding checks batches; those that are left out because of their headers are checked here.
-                failure = first_damaged(segment, Window(window.buffer, headers.where(~is_wanted)))
-                if failure is not None:
-                    is_wanted &= headers.column("position") < (failure.position or 0)
-            yield segment, Window(window.buffer, headers.where(is_wanted)), failure
-
-
-def schema_of(columns: str | Sequence[str] | None) -> pa.Schema:
-    """Return the schema of a read of some columns, `DEFAULT_COLUMNS` where None are given.
-
-    Raises
-    ------
-    InvalidOptionError
-        There is no such column.
-    """
-    names = chosen_columns(columns, DEFAULT_COLUMNS, LOG_SCHEMA.names)
-    return _schema_of(names)
-
-
-_schema_of: Final = selector(LOG_SCHEMA)
-
-
-def _arranged(batches: Iterable[pa.RecordBatch], schema: pa.Schema, segment: Segment) -> Iterator[pa.RecordBatch]:
-    """Put the decoded columns in the order asked for, and add the one that is not decoded."""
-    for batch in batches:
-        if batch.schema.names == schema.names:
-            yield batch
-            continue
-        file_name = scalar_of(segment.file_name(), pa.string())
-        arrays = [
-            pa.repeat(file_name, batch.num_rows) if name == FILE_COLUMN else batch.column(name) for name in schema.names
-        ]
-        yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+def _records_of(path: str, parts: Iterable[_Part | DamagedStretch]) -> Iterator[_Part]:
+    """Yield the parts that are no damage; at the end, warn of the damage, if there is any."""
+    stretches = lost_bytes = lost_offsets = 0
+    try:
+        for part in parts:
+            if not isinstance(part, DamagedStretch):
+                yield part
+                continue
+            stretches += 1
+            lost_bytes += part.length_bytes
+            lost_offsets += part.end_offset - part.first_offset
+    finally:
+        if stretches:
+            _log.warning(
+                "%s: %d damaged stretches were skipped, %d bytes, with up to %d offsets; LogReader.damage() lists them",
+                *(path, stretches, lost_bytes, lost_offsets),
+            )

@@ -31,8 +31,9 @@ from sparklog.log.damage import (
 from sparklog.log.index import OffsetEntry, floor_offset, floor_time
 from sparklog.log.places import PartitionFolder, split_path
 from sparklog.log.windows import Window, WindowScan
-from sparklog.record.batches.framing import HEADER_BYTES_MAX, first_header, is_intact, scan_headers
+from sparklog.record.batches.framing import HEADER_BYTES_MAX, checksum_fault, first_header, is_intact, scan_headers
 from sparklog.record.format.headers import BASE_OFFSET, LAST_OFFSET, LOWEST_OFFSET, BatchHeaders
+from sparklog.storage.bad_sectors import PastBadSectors
 from sparklog.storage.base import ReadableFile, Stamp, Storage
 from sparklog.storage.kept_files import KeptFiles
 
@@ -156,8 +157,9 @@ class OpenSegment:
 
     def __init__(self, segment: Segment, file: AbstractContextManager[ReadableFile]) -> None:
         self.segment = segment
-        self._opened, self._file = file, file.__enter__()
-        self.size_bytes = self._file.size_bytes()
+        self._opened = file
+        self.file: ReadableFile = file.__enter__()
+        self.size_bytes = self.file.size_bytes()
         # The position of the zeros at the end of the file, once a scan has passed the last batch.
         self.zeros_from: int | None = None
         # Whether any leftover of a crash ends the log, since its opener cuts that off.
@@ -175,6 +177,11 @@ class OpenSegment:
     def start(self) -> OffsetPosition:
         return OffsetPosition(0, self.segment.base_offset)
 
+    def past_bad_sectors(self) -> PastBadSectors:
+        """Read the ``.log`` file past bytes that the disk cannot read, from now on, and return it."""
+        self.file = self.file if isinstance(self.file, PastBadSectors) else PastBadSectors(self.file)
+        return self.file
+
     def windows(
         self, start: OffsetPosition, end_position: int | None = None, skips_from: int | None = None
     ) -> Iterator[Window]:
@@ -190,23 +197,45 @@ class OpenSegment:
         """
         boundary, goes_on = start, True
         while goes_on:
-            scan = WindowScan(self._file, boundary.position, end_position, skips_from)
+            scan = self.scan(boundary.position, end_position, skips_from)
             for window in scan:
-                boundary = OffsetPosition(scan.position, self._checked(window.headers, boundary.offset))
+                try:
+                    boundary = OffsetPosition(scan.position, self._checked(window.headers, boundary.offset))
+                except CorruptBatchError as error:
+                    sound, failure = self._before(window, error)
+                    if len(sound):
+                        yield Window(window.buffer, sound)
+                    raise failure from None
                 yield window
             goes_on = self._goes_on(boundary, scan.size_bytes, scan.fault, scan.what)
+
+    def _before(self, window: Window, error: CorruptBatchError) -> tuple[BatchHeaders, CorruptBatchError]:
+        """Return the batches before one that is out of order, and the error: that of the batch that has a wrong offset.
+
+        It may be the one before, whose last offset its checksum covers. If that is right, either offset may be wrong.
+        """
+        before = window.headers.before(error.position or 0)
+        if not len(before) or window.headers.column("base_offset")[len(before)] >= (error.offset or 0):
+            return before, error
+        last = before.table[-1]
+        position, fault = int(last["position"]), checksum_fault(window.batch(len(before) - 1))
+        if fault is not None:
+            error = CorruptBatchError(
+                fault, path=self.segment.path(), position=position, offset=int(last["base_offset"]), hint=READ_AROUND
+            )
+        return before.before(position), error
 
     def single_headers(self, start: OffsetPosition) -> Iterator[BatchHeaders]:
         """Scan the headers from a boundary to the end of the segment one at a time, reading nothing between them.
 
         It needs no compiled code. A short rest of the file is read at once; after many headers `windows` takes over.
         """
-        boundary, size_bytes = start, self._file.size_bytes()
+        boundary, size_bytes = start, self.file.size_bytes()
         rest_bytes = size_bytes - start.position
-        rest = self._file.read(start.position, rest_bytes) if 0 < rest_bytes <= _REST_BYTES_MAX else None
+        rest = self.file.read(start.position, rest_bytes) if 0 < rest_bytes <= _REST_BYTES_MAX else None
         for _ in range(_SINGLE_HEADERS_MAX):
             position = boundary.position
-            lead = self._file.read(position, HEADER_BYTES_MAX) if rest is None else rest[position - start.position :]
+            lead = self.file.read(position, HEADER_BYTES_MAX) if rest is None else rest[position - start.position :]
             header = first_header(lead[:HEADER_BYTES_MAX], position)
             if not len(header) or position + header.valid_bytes > size_bytes:
                 if self._goes_on(boundary, size_bytes, header.fault):
@@ -246,7 +275,7 @@ class OpenSegment:
         """Find the end of the last whole batch, and the offset after it; the base offset if there is no batch."""
         boundary = self.seek(self.segment.upper_offset)
         for headers in self.single_headers(boundary):
-            boundary = _end_of(headers)
+            boundary = end_of(headers)
         return boundary
 
     def last_batch_before(self, end: OffsetPosition) -> BatchHeaders | None:
@@ -278,8 +307,8 @@ class OpenSegment:
             raise self._out_of_order(last[len(last) - 1 :], self.segment.base_offset, log_end.offset)
         if self.segment.is_last and boundary.position >= log_end.position:
             return
-        size_bytes = self._file.size_bytes()  # As in `WindowScan`: taken before the bytes.
-        header = first_header(self._file.read(boundary.position, HEADER_BYTES_MAX), boundary.position)
+        size_bytes = self.file.size_bytes()  # As in `WindowScan`: taken before the bytes.
+        header = first_header(self.file.read(boundary.position, HEADER_BYTES_MAX), boundary.position)
         if len(header) and boundary.position + header.valid_bytes <= size_bytes:
             self._checked(header, boundary.offset)
         elif boundary.offset > wanted_offset:
@@ -303,10 +332,10 @@ class OpenSegment:
             is_late = (headers.column("max_timestamp") >= timestamp) & (headers.column("last_offset") >= start_offset)
             rows = np.flatnonzero(is_late)
             passed = headers[: int(rows[0])] if len(rows) else headers
-            refuse_damaged_batches(self._file, passed, self.segment.path(), READ_AROUND)
+            refuse_damaged_batches(self.file, passed, self.segment.path(), READ_AROUND)
             if len(rows):
                 return headers[int(rows[0]) : int(rows[0]) + 1]
-            boundary = _end_of(headers)
+            boundary = end_of(headers)
             largest = max(largest, int(headers.column("max_timestamp").max()))
         self.passed = largest, boundary
         return None
@@ -315,13 +344,13 @@ class OpenSegment:
         """Keep what a search for a time has found in a sealed segment that turned out to be whole."""
         sealed = self.segment.sealed
         # The file may be another one than when the folder was listed.
-        if sealed is not None and self.passed and self._file.modified_ns() == sealed.stamp.modified_ns:
+        if sealed is not None and self.passed and self.file.modified_ns() == sealed.stamp.modified_ns:
             sealed.largest_time = self.passed[0]
 
     def read(self, header: BatchHeaders) -> Window:
         """Read the whole batch of a header."""
         position, batch_bytes = int(header.column("position")[0]), int(header.column("batch_bytes")[0])
-        buffer = self._file.read(position, batch_bytes)
+        buffer = self.file.read(position, batch_bytes)
         headers = scan_headers(buffer, position)
         headers.column("lowest_offset")[:1] = header.column("lowest_offset")[:1]
         return Window(buffer, headers)
@@ -350,14 +379,14 @@ class OpenSegment:
 
     def header_at(self, position: int) -> BatchHeaders | None:
         """Return the header of the intact batch at a position from an index; None if there is none."""
-        return whole_batch_at(self._file, position) if position >= 0 else None
+        return whole_batch_at(self.file, position) if position >= 0 else None
 
     def _distrust(self, suffix: str, what: str) -> None:
         _log.warning("%s has an entry for %s, which the log contradicts: not using it", self.segment.path(suffix), what)
 
     def _checked(self, headers: BatchHeaders, lowest_offset: int) -> int:
         """Check that offsets ascend and stay in the segment; return the offset after the last batch."""
-        self._resolve_zero(headers)
+        self.resolve_zero(headers)
         if len(headers) == 1:  # Most scans have a few headers, and numpy takes longer than reading them.
             base_offset, last_offset = headers.numbers[0, BASE_OFFSET : LAST_OFFSET + 1].tolist()
             headers.numbers[0, LOWEST_OFFSET] = lowest_offset
@@ -383,7 +412,7 @@ class OpenSegment:
             hint=READ_AROUND,
         )
 
-    def _resolve_zero(self, headers: BatchHeaders) -> None:
+    def resolve_zero(self, headers: BatchHeaders) -> None:
         """Set the offset of a wrapper of magic 1 at offset 0 to its last message's.
 
         The offset of a wrapper is its last message's, but old versions of librdkafka left it 0, and Kafka reads
@@ -392,7 +421,7 @@ class OpenSegment:
         first = headers.table[0]
         if self.segment.base_offset or first["position"] or first["last_offset"] or first["magic"] != 1:
             return
-        batch = self._file.read(0, int(first["batch_bytes"]))
+        batch = self.file.read(0, int(first["batch_bytes"]))
         if first["record_count"] > 0 or not is_intact(batch):
             return
         from sparklog.record.batches.wrappers import last_offset_inside
@@ -404,7 +433,7 @@ class OpenSegment:
     def judge_checksum(self, start: OffsetPosition, reason: str) -> Damage:
         """Judge a batch with a wrong checksum, and find the next sound data."""
         return self._scanner().judge(
-            start.position, start.offset, self._file.size_bytes(), reason, what=DamageKind.WRONG_CHECKSUM
+            start.position, start.offset, self.file.size_bytes(), reason, what=DamageKind.WRONG_CHECKSUM
         )
 
     def _goes_on(
@@ -430,7 +459,7 @@ class OpenSegment:
             self.zeros_from = damage.zeros_from
         if damage.is_log_end or (self.is_to_be_cut and damage.may_be_torn):
             return False
-        if self.segment.is_last and not self.is_to_be_cut and is_written_meanwhile(self._file, start.position):
+        if self.segment.is_last and not self.is_to_be_cut and is_written_meanwhile(self.file, start.position):
             return True
         reason = damage.reason
         if damage.next_position is not None:
@@ -447,17 +476,21 @@ class OpenSegment:
 
         Copying a log over an older copy does: the end of the file is then not the end of the segment.
         """
-        size_bytes = self.size_bytes if self.segment.is_last else self._file.size_bytes()
+        size_bytes = self.size_bytes if self.segment.is_last else self.file.size_bytes()
         change = f"{self.segment.path()} had {self.size_bytes} bytes when it was opened, and has {size_bytes} now"
         if size_bytes < self.size_bytes:
             raise DataLossError(f"{change}: it was cut while it was read")
         if size_bytes > self.size_bytes:
             raise PathNotFoundError(f"{change}: it is being written again")
 
+    def scan(self, position: int, end_position: int | None = None, skips_from: int | None = None) -> WindowScan:
+        """Scan whole batches up to the first other bytes; neither checksums nor offsets are checked."""
+        return WindowScan(self.file, position, end_position, skips_from)
+
     def _scanner(self) -> DamageScanner:
-        return DamageScanner(self._file, is_last=self.segment.is_last, upper_offset=self.segment.reach)
+        return DamageScanner(self.file, is_last=self.segment.is_last, upper_offset=self.segment.reach)
 
 
-def _end_of(headers: BatchHeaders) -> OffsetPosition:
+def end_of(headers: BatchHeaders) -> OffsetPosition:
     """Return the boundary after the last of some batches."""
     return OffsetPosition(headers.origin + headers.valid_bytes, int(headers.column("last_offset")[-1]) + 1)

@@ -1,4 +1,4 @@
-"""Finds the decided transactions of a log, and the aborted batches.
+"""Finds the decided transactions of a log, and how they ended.
 
 Both follow from the log alone: a transactional batch belongs to the transaction that its producer's next marker ends,
 and if that is an abort marker, the batch must not be read. The transaction index lists the aborted transactions too,
@@ -9,8 +9,8 @@ Source: apache/kafka, ProducerStateManager.java, CompletedFetch.java; KIP-98.
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
 from enum import IntEnum
 from typing import Any, Final, NamedTuple
 
@@ -143,7 +143,7 @@ def _stable_and_open(
         layout, start_offset, layout.end_offset, fail_on_data_loss=False, needs_data=False
     ):
         # Batches outside transactions, which may be nearly all, do not matter here.
-        chosen = Window(window.buffer, window.headers.where(_is_in_transaction(window.headers)))
+        chosen = Window(window.buffer, window.headers.where(is_in_transaction(window.headers)))
         refuse_damaged_window(segment, Window(window.buffer, chosen.headers.where(chosen.headers.is_control)))
         producers.fold(chosen)
     first_unstable = producers.first_unstable_offset
@@ -155,54 +155,6 @@ def _stable_and_open(
     for _ in scan_range(layout, unchecked_offset, layout.end_offset, fail_on_data_loss=False, is_checked=True):
         pass
     return stable_offset, is_open
-
-
-class TransactionMarkers:
-    """The markers of a log, found by a scan that runs ahead of a reader only as far as necessary.
-
-    Parameters
-    ----------
-    layout : PartitionLayout
-        The layout of the log.
-    start_offset : int
-        The caller will ask for no batch below it.
-    """
-
-    def __init__(self, layout: PartitionLayout, start_offset: int) -> None:
-        # Offsets that are gone meanwhile are no error here, since the reader notices. All batches are checked,
-        # since a marker with a wrong header looks like any other batch.
-        self._windows = scan_range(layout, start_offset, layout.end_offset, fail_on_data_loss=False, is_checked=True)
-        self._markers: defaultdict[int, deque[tuple[int, bool]]] = defaultdict(deque)
-
-    def is_aborted(self, headers: BatchHeaders) -> np.ndarray[Any, np.dtype[np.bool_]]:
-        """Return for each data batch whether its transaction was aborted: shape (n_batches,).
-
-        Ask for batches in offset order, and never twice: markers that have been passed are forgotten.
-        """
-        aborted = np.zeros(len(headers), dtype=bool)
-        producer_ids, last_offsets = headers.column("producer_id"), headers.column("last_offset")
-        for row in np.flatnonzero(_is_in_transaction(headers)).tolist():
-            aborted[row] = self._ends_in_abort(int(producer_ids[row]), int(last_offsets[row]))
-        return aborted
-
-    def _ends_in_abort(self, producer_id: int, offset: int) -> bool:
-        markers = self._markers[producer_id]
-        while True:
-            while markers and markers[0][0] < offset:
-                markers.popleft()
-            if markers:
-                return markers[0][1]
-            found = next(self._windows, None)
-            if found is None:
-                return False
-            self._note(found[1])
-
-    def _note(self, window: Window) -> None:
-        for row in np.flatnonzero(window.headers.is_control).tolist():
-            marker = v2.end_marker(window.batch(row))
-            if marker is not None:
-                batch = window.headers.table[row]
-                self._markers[int(batch["producer_id"])].append((int(batch["last_offset"]), marker.is_abort))
 
 
 class TransactionState(IntEnum):
@@ -235,12 +187,9 @@ class EndMarkers:
         ):
             headers = window.headers
             refuse_damaged_window(segment, Window(window.buffer, headers.where(headers.is_control)))
-            for row in np.flatnonzero(headers.is_control).tolist():
-                marker = v2.end_marker(window.batch(row))
-                if marker is not None:
-                    state = TransactionState.ABORTED if marker.is_abort else TransactionState.COMMITTED
-                    batch = headers.table[row]
-                    found[int(batch["producer_id"])].append((int(batch["last_offset"]), state))
+            for producer_id, offset, is_abort in end_markers(window):
+                state = TransactionState.ABORTED if is_abort else TransactionState.COMMITTED
+                found[producer_id].append((offset, state))
         self._markers = {producer: np.array(markers, np.int64).T for producer, markers in found.items()}
 
     def states(
@@ -259,5 +208,15 @@ class EndMarkers:
         return states
 
 
-def _is_in_transaction(headers: BatchHeaders) -> np.ndarray[Any, np.dtype[np.bool_]]:
+def is_in_transaction(headers: BatchHeaders) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    """Return which batches are of transactions, markers among them."""
     return headers.is_transactional & (headers.column("producer_id") >= 0)
+
+
+def end_markers(window: Window) -> Iterator[tuple[int, int, bool]]:
+    """Yield the producer and the offset of each marker that ends a transaction, and whether it is an abort."""
+    for row in np.flatnonzero(window.headers.is_control).tolist():
+        marker = v2.end_marker(window.batch(row))
+        if marker is not None:
+            batch = window.headers.table[row]
+            yield int(batch["producer_id"]), int(batch["last_offset"]), marker.is_abort

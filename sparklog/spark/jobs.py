@@ -6,11 +6,17 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Final, ParamSpec, TypeVar
 
+from sparklog.jobs.backup import arguments as backing_up
+from sparklog.jobs.backup.checking import verify_backups as verify_sets
 from sparklog.jobs.clean import arguments as clean_logs
 from sparklog.jobs.copy import arguments as copy_logs
 from sparklog.jobs.description import describe as describe_logs
+from sparklog.jobs.difference import diff as diff_logs
 from sparklog.jobs.export import arguments as exporting
 from sparklog.jobs.load import arguments as loading
+from sparklog.jobs.mirror import arguments as mirroring
+from sparklog.jobs.restore import arguments as restore_logs
+from sparklog.jobs.salvage import arguments as salvaging
 from sparklog.jobs.verification import verify as verify_logs
 from sparklog.spark.runner import SparkRunner
 
@@ -34,6 +40,12 @@ def _on_spark(job: Callable[_P, _R]) -> Callable[_P, _R]:
 export: Final = _on_spark(exporting.export)
 clean: Final = _on_spark(clean_logs.clean)
 copy: Final = _on_spark(copy_logs.copy)
+salvage: Final = _on_spark(salvaging.salvage)
 load: Final = _on_spark(loading.load)
+restore: Final = _on_spark(restore_logs.restore)
 describe: Final = _on_spark(describe_logs)
+diff: Final = _on_spark(diff_logs)
 verify: Final = _on_spark(verify_logs)
+mirror: Final = _on_spark(mirroring.mirror)
+backup: Final = _on_spark(backing_up.backup)
+verify_backups: Final = _on_spark(verify_sets)

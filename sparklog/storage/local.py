@@ -15,12 +15,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Final, Self
 
-from sparklog.errors import ForeignNameError, PathNotFoundError, SeglogError, StorageError
+from sparklog.errors import DiskError, ForeignNameError, PathNotFoundError, SeglogError, StorageError
 from sparklog.storage.base import Capabilities, Entry, Name, Stamp
 from sparklog.storage.beneath import kind_of, open_file
 from sparklog.storage.process import files_max
 
 _READ_BYTES_MAX: Final = 1 << 30
+_OF_DISK: Final = (errno.EIO, errno.ENODATA, errno.EILSEQ, errno.EREMOTEIO, errno.EBADMSG, errno.EUCLEAN)
+"""Errors of a disk, or of a file system whose checksum does not match, which concern some bytes only."""
 
 
 class OpenDescriptor:
@@ -233,7 +235,8 @@ def to_storage_error(error: OSError, path: str) -> SeglogError:
             f"cannot open {path}: this machine has as many files open as it may. Raise its limit (fs.file-max), or end "
             f"programs that have many files open"
         )
-    return StorageError(f"cannot read {path}: {error.strerror}")
+    kind = DiskError if error.errno in _OF_DISK else StorageError
+    return kind(f"cannot read {path}: {error.strerror}")
 
 
 def to_write_error(error: OSError, path: str) -> SeglogError:

@@ -27,17 +27,23 @@ class ProcessState(Generic[L]):
         What the lock guards.
     give_up : callable
         Called in the child with each value of the tables, when they are empty.
+
+    Attributes
+    ----------
+    number : int
+        A number that the lock guards as well; 0 at the beginning, in a child too.
     """
 
     def __init__(
         self, make_lock: Callable[[], L], *tables: dict[Any, Any], give_up: Callable[[Any], None] = lambda _: None
     ) -> None:
         self._make_lock, self._tables, self._give_up = make_lock, tables, give_up
+        self.number = 0
         self.lock = make_lock()
         in_forked_child(self._begin_in_child)
 
     def _begin_in_child(self) -> None:
-        self.lock = self._make_lock()
+        self.lock, self.number = self._make_lock(), 0
         inherited = [each for table in self._tables for each in table.values()]
         for table in self._tables:
             table.clear()

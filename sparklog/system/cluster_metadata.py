@@ -241,7 +241,8 @@ def _with_transactions(batch: pa.RecordBatch, spans: Sequence[tuple[int, int, st
     return batch.set_column(column, TRANSACTION_COLUMN, pa.array(states, pa.string()))
 
 
-def _state(log: InternalLog, unreadable: Undecodable) -> ClusterState:
+def cluster_state(log: InternalLog, unreadable: Undecodable) -> ClusterState:
+    """Return the state of the cluster; a warning tells of records that change objects which do not exist."""
     state = ClusterState()
     for each in counting_records(log, unreadable):
         state.apply(each.record)
@@ -261,7 +262,7 @@ def _table(rows: Sequence[Sequence[Any]], schema: pa.Schema) -> pa.Table:
 
 def current_topics(log: InternalLog, unreadable: Undecodable) -> pa.Table:
     """Return the topics, each with its configs."""
-    state = _state(log, unreadable)
+    state = cluster_state(log, unreadable)
     rows = [
         (
             name,
@@ -277,7 +278,7 @@ def current_topics(log: InternalLog, unreadable: Undecodable) -> pa.Table:
 
 def current_partitions(log: InternalLog, unreadable: Undecodable) -> pa.Table:
     """Return the partitions of all topics: leaders, epochs and replicas."""
-    state = _state(log, unreadable)
+    state = cluster_state(log, unreadable)
     rows = [
         _partition_row(name, topic_id, number, fields)
         for topic_id, name in sorted(state.topics.items(), key=lambda each: each[1])
@@ -308,7 +309,7 @@ def _partition_row(topic: str, topic_id: str, number: int, fields: MessageFields
 
 def current_configs(log: InternalLog, unreadable: Undecodable) -> pa.Table:
     """Return the configs of topics, brokers, groups and others."""
-    state = _state(log, unreadable)
+    state = cluster_state(log, unreadable)
     rows = sorted(
         (_named(RESOURCE_TYPES, kind), of, name, value)
         for (kind, of), configs in state.configs.items()
@@ -319,7 +320,7 @@ def current_configs(log: InternalLog, unreadable: Undecodable) -> pa.Table:
 
 def current_brokers(log: InternalLog, unreadable: Undecodable) -> pa.Table:
     """Return the registered brokers."""
-    state = _state(log, unreadable)
+    state = cluster_state(log, unreadable)
     return _table([_broker_row(fields) for _, fields in sorted(state.brokers.items())], BROKERS_SCHEMA)
 
 
@@ -360,7 +361,7 @@ def _by_name(listed: list[MessageFields]) -> list[MessageFields]:
 
 def current_features(log: InternalLog, unreadable: Undecodable) -> pa.Table:
     """Return the enabled features, and their levels."""
-    features = dict(_state(log, unreadable).features)
+    features = dict(cluster_state(log, unreadable).features)
     level = _kraft_version(log, unreadable)
     if level:
         features[_KRAFT_VERSION] = level

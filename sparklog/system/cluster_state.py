@@ -45,6 +45,8 @@ class ClusterState:
         The current fields of each `RegisterBrokerRecord`, by broker id.
     features : dict of str to int
         Levels by names.
+    removed : set of str
+        Ids of topics that the records remove; a snapshot no longer has the earlier ones.
     missing : list of str
         Objects that records change although they do not exist: records before them are missing, or were wrong.
     """
@@ -55,6 +57,7 @@ class ClusterState:
         self.configs: dict[tuple[int, str], dict[str, str]] = {}
         self.brokers: dict[int, MessageFields] = {}
         self.features: dict[str, int] = {}
+        self.removed: set[str] = set()
         self.missing: list[str] = []
 
     def apply(self, record: FramedRecord) -> None:
@@ -70,6 +73,7 @@ class ClusterState:
     def _remove_topic(self, fields: MessageFields) -> None:
         name = self.topics.pop(fields["topicId"], None)
         self.partitions.pop(fields["topicId"], None)
+        self.removed.add(fields["topicId"])
         if name is None:
             self.missing.append(f"the topic {fields['topicId']} that is removed")
         else:

@@ -114,6 +114,52 @@ def commit_records(
     return made
 
 
+def renewed_commits(
+    log: InternalLog, ends: Mapping[TopicPartition, int], now_ms: int
+) -> tuple[list[KeyValue], dict[tuple[str, TopicPartition], int]]:
+    """Make records that commit all offsets of a log again, no later than the ends of the partitions.
+
+    All offsets get the time of the commit, and groups without members are empty since then: a broker would soon remove
+    the offsets of a log that is old.
+
+    Parameters
+    ----------
+    ends : mapping of TopicPartition to int
+        The log end offsets; offsets of other partitions stay.
+    now_ms : int
+        The time of the commit, ms since the epoch.
+
+    Returns
+    -------
+    list of KeyValue, and the times of the commits before by groups and partitions
+    """
+    made: list[KeyValue] = []
+    times: dict[tuple[str, TopicPartition], int] = {}
+    unreadable = Undecodable()
+    rows = last_records(log)
+    for row, found in decode_coordinator_records(log, rows, _COMPONENT, unreadable, lambda _: True):
+        value, version = found.value, found.version or 0
+        if value is None:
+            continue
+        if found.name == _OFFSET:
+            at = TopicPartition(found.key["topic"], found.key["partition"])
+            times[found.key["group"], at] = value["commitTimestamp"]
+            end = ends.get(at, value["offset"])
+            is_lowered = end < value["offset"]
+            changed = {"offset": end, "leaderEpoch": -1} if is_lowered else {}
+            changed |= {"commitTimestamp": now_ms}
+            if value.get("expireTimestamp", -1) >= 0:
+                changed |= {"expireTimestamp": now_ms + value["expireTimestamp"] - value["commitTimestamp"]}
+        elif found.name == _GROUP and not value["members"] and version >= _TIME_SINCE:
+            changed = {"currentStateTimestamp": now_ms}
+        else:
+            continue
+        encoded = message(f"{found.name}Value").encode_versioned({**value, **changed}, version)
+        made.append(KeyValue(rows["key"][row].as_py(), encoded))
+    unreadable.warn(is_history=False)
+    return made, times
+
+
 def _key(name: str, fields: MessageFields) -> bytes:
     found = message(f"{name}Key")
     return (found.api_key or 0).to_bytes(2, "big") + found.encode(fields, 0)

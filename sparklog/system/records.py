@@ -57,10 +57,13 @@ class InternalLog:
     ----------
     topic_names : mapping of str to str
         Names of topics by their ids.
+    end_offset : int or None
+        The records from this offset on do not count.
     """
 
     layout: PartitionLayout
     topic_names: Mapping[str, str] = field(default_factory=dict)
+    end_offset: int | None = None
 
     @property
     def path(self) -> str:
@@ -74,7 +77,7 @@ class InternalLog:
     def batches(self, start_offset: int | None = None) -> Iterator[pa.RecordBatch]:
         """Yield the records from an offset on, with the column ``transaction``; for errors see `LogReader.batches`."""
         markers: EndMarkers | None = None
-        for batch in LogReader(self.layout).batches(start_offset, columns=_READ):
+        for batch in LogReader(self.layout).batches(start_offset, self.end_offset, columns=_READ):
             is_transactional = np.asarray(batch.column("is_transactional").cast(pa.uint8()), bool)
             states = np.zeros(batch.num_rows, np.int8)
             if is_transactional.any():

@@ -8,11 +8,12 @@ Source: apache/kafka, TransactionLog.java, TransactionState.java; KIP-98, KIP-89
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
 from sparklog.log import files
+from sparklog.system.messages import message
 from sparklog.system.records import (
     HISTORY_FIELDS,
     TIMESTAMP,
@@ -43,6 +44,9 @@ TRANSACTION_STATES: Final = (
 
 UNDECIDED: Final = frozenset({"Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence"})
 """The states of a transaction that has begun and whose markers are not all written."""
+
+_EPOCH_USED_MAX: Final = (1 << 15) - 2
+"""The last epoch in which a producer begins transactions; a coordinator keeps the one above for itself."""
 
 SCHEMA: Final = pa.schema(
     [
@@ -78,6 +82,55 @@ def current_transactions(log: InternalLog, unreadable: Undecodable) -> pa.Table:
 def transactions_history(log: InternalLog, unreadable: Undecodable) -> Iterator[pa.RecordBatch]:
     """Return every change of a transactional id, in the order of the log."""
     return history(log, COMPONENT, unreadable, lambda _: True, _row, HISTORY_SCHEMA)
+
+
+class EndedTransaction(NamedTuple):
+    """A transaction that was open, its end, and the record that says so.
+
+    Attributes
+    ----------
+    producer_id, marker_epoch : int
+        The producer of its batches, and the producer epoch for its markers.
+    """
+
+    producer_id: int
+    marker_epoch: int
+    is_abort: bool
+    key: bytes
+    value: bytes
+
+
+def ended_transactions(log: InternalLog, now_ms: int) -> list[EndedTransaction]:
+    """End all open transactions, as a coordinator does when it loads the log, or when they time out.
+
+    A transaction in the state PrepareCommit was decided, and is committed. Others are aborted; an ongoing one gets the
+    next producer epoch, which fences a producer that still runs.
+    """
+    ended: list[EndedTransaction] = []
+    unreadable, rows = Undecodable(), last_records(log)
+    for row, found in decode_coordinator_records(log, rows, COMPONENT, unreadable, lambda _: True):
+        value = found.value
+        if value is None or state_name(value["transactionStatus"]) not in UNDECIDED:
+            continue
+        state = state_name(value["transactionStatus"])
+        is_abort, epoch = state != "PrepareCommit", value["producerEpoch"]
+        if state == "Ongoing" and epoch < _EPOCH_USED_MAX:
+            epoch += 1
+        changed = {
+            "producerEpoch": epoch,
+            "transactionStatus": TRANSACTION_STATES.index("CompleteAbort" if is_abort else "CompleteCommit"),
+            "transactionPartitions": [],
+            "transactionLastUpdateTimestampMs": now_ms,
+        }
+        if value["nextProducerId"] >= 0:
+            # The next transaction has another producer, since the epochs of this one are used up.
+            next_epoch = max(value.get("nextProducerEpoch", 0), 0)
+            changed |= {"producerId": value["nextProducerId"], "producerEpoch": next_epoch}
+            changed |= {"previousProducerId": value["producerId"], "nextProducerId": -1, "nextProducerEpoch": -1}
+        encoded = message("TransactionLogValue").encode_versioned({**value, **changed}, found.version or 0)
+        ended.append(EndedTransaction(value["producerId"], epoch, is_abort, rows["key"][row].as_py(), encoded))
+    unreadable.warn(is_history=False)
+    return ended
 
 
 def _row(found: DecodedMessage) -> tuple[Any, ...]:

@@ -6,22 +6,30 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final, Self
+from typing import Any, Final, Literal, Self
 
 import pyarrow as pa
 
 from sparklog.errors import InvalidOptionError, SeglogError
 from sparklog.log.clock import Time, to_ms
+from sparklog.log.damage_rows import FAIL, DamagePolicy, OnDamage, UnknownFate
 from sparklog.log.files import TopicPartition
 from sparklog.log.filters.where_parser import parse_where
-from sparklog.log.reader import LOG_SCHEMA, IsolationLevel, LogReader
+from sparklog.log.properties import taken
+from sparklog.log.reader import IsolationLevel, LogReader
+from sparklog.log.reads.columns import DAMAGED_COLUMN, DAMAGED_SCHEMA, LOG_SCHEMA
+from sparklog.log.reads.damage_table import damage_table
+from sparklog.log.replicas.table import replica_table
 from sparklog.record.decode.columns import LIMITS, DecodeLimits
 from sparklog.record.decode.where import Where
 from sparklog.record.format.arrays import bounded, scalar_of
 from sparklog.record.format.schema import chosen_columns, selector
 from sparklog.storage.registry import PathText, paths_of
-from sparklog.topic.places.discovery import discover, read_found
+from sparklog.topic.found_damage import FoundDamage, warn_of_damage
+from sparklog.topic.places.discovery import discover, place_at, read_found
 from sparklog.topic.places.threads import merged
+from sparklog.topic.quarantine import Quarantine
+from sparklog.topic.selection import ReplicaOptions
 
 TOPIC_COLUMN, PARTITION_COLUMN = "topic", "partition"
 TOPIC_SCHEMA: Final = LOG_SCHEMA.append(pa.field(TOPIC_COLUMN, pa.string())).append(
@@ -47,7 +55,15 @@ _GivenOffsets = Mapping[Any, int]
 """Offsets of some partitions, by topic and partition, or by partition alone if there is one topic."""
 
 
-def open_topic(path: PathText | Sequence[PathText], *, threads: int = 1) -> TopicReader:
+def open_topic(
+    path: PathText | Sequence[PathText],
+    *,
+    threads: int = 1,
+    on_damage: OnDamage = "fail",
+    quarantine: PathText | None = None,
+    replicas: Literal["refuse", "merge"] = "refuse",
+    replicas_min: int | None = None,
+) -> TopicReader:
     """Open all partitions of a topic, or of a log directory, for reading.
 
     Parameters
@@ -57,6 +73,17 @@ def open_topic(path: PathText | Sequence[PathText], *, threads: int = 1) -> Topi
         topics except internal ones, whose names begin with ``__``), a partition's folder, or a pattern.
     threads : int
         How many partitions are decoded at a time; 1 means the calling thread alone.
+    on_damage : {"fail", "skip", "best_effort"}
+        What reads do about damage, unless a read says otherwise; see `LogReader.batches`. Unless it is ``fail``, a log
+        whose end is damaged ends after its last sound batch.
+    quarantine : str or os.PathLike, optional
+        A folder that keeps the bytes of damage that reads skip, and a table of them; see `sparklog.topic.quarantine`.
+    replicas : {"refuse", "merge"}
+        Whether the same partition in several log directories is an error, or is read as one log: its replicas are
+        merged by Kafka's leader epochs, and damaged batches are read from another replica.
+    replicas_min : int, optional
+        With ``replicas="merge"``, a log ends where fewer replicas have the records than this; by default at the highest
+        high watermark that a broker wrote down.
 
     Returns
     -------
@@ -69,15 +96,23 @@ def open_topic(path: PathText | Sequence[PathText], *, threads: int = 1) -> Topi
     PathNotFoundError
         The path does not exist, or holds no partition; the message says what it holds.
     InvalidOptionError
-        No file can have such a path, or ``threads`` is less than 1.
+        No file can have such a path, ``threads`` is less than 1, the quarantine is in a log directory, or a partition
+        is in several places that are not to be merged, or are no replicas of one log.
     CorruptLogError
         The end of a log is unknown, because its last segment is damaged there.
     """
     if threads < 1:
         raise InvalidOptionError(f"threads is {threads}, and must be at least 1")
-    paths = paths_of(path)
-    layouts = read_found(lambda: discover(paths).select())
-    return TopicReader({found: LogReader(layout) for found, layout in layouts.items()}, threads)
+    paths, options = paths_of(path), taken(ReplicaOptions, {"replicas": replicas, "replicas_min": replicas_min})
+    policy, kept = (
+        DamagePolicy(on_damage),
+        None if quarantine is None else Quarantine(place_at(quarantine, "quarantine")),
+    )
+    layouts = read_found(lambda: discover(paths, options).select(), on_damage)
+    if kept is not None:
+        kept.check({layout.folder.directory for layout in layouts.values()})
+    logs = {found: LogReader(layout, policy=policy) for found, layout in layouts.items()}
+    return TopicReader(logs, threads, policy, kept)
 
 
 class TopicReader:
@@ -93,11 +128,21 @@ class TopicReader:
     logs : mapping of TopicPartition to LogReader
     threads : int
         How many partitions are decoded at a time.
+    policy : DamagePolicy
+        What reads do about damage, unless a read says otherwise.
+    quarantine : Quarantine or None
+        Keeps the bytes of damage that reads skip.
     """
 
-    def __init__(self, logs: Mapping[TopicPartition, LogReader], threads: int = 1) -> None:
+    def __init__(
+        self,
+        logs: Mapping[TopicPartition, LogReader],
+        threads: int = 1,
+        policy: DamagePolicy = FAIL,
+        quarantine: Quarantine | None = None,
+    ) -> None:
         self._logs = {found: logs[found] for found in sorted(logs)}
-        self._threads = threads
+        self._threads, self._policy, self._quarantine = threads, policy, quarantine
 
     def __enter__(self) -> Self:
         return self
@@ -119,7 +164,7 @@ class TopicReader:
     @property
     def schema(self) -> pa.Schema:
         """The default columns, `TOPIC_DEFAULT_COLUMNS`, with their types."""
-        return _schema_of(TOPIC_DEFAULT_COLUMNS)
+        return topic_schema_of(None, is_best_effort=self._policy.is_best_effort)
 
     @property
     def topics(self) -> list[str]:
@@ -140,6 +185,11 @@ class TopicReader:
     def end_offsets(self) -> dict[TopicPartition, int]:
         """The log end offset of each partition, exclusive; for errors see `LogReader.end_offset`."""
         return {found: log.end_offset for found, log in self._logs.items()}
+
+    @property
+    def replicas(self) -> pa.Table:
+        """The replicas that the logs are merged from: which offsets of each are used, and why; see `REPLICA_SCHEMA`."""
+        return replica_table([each for log in self._logs.values() for each in log.replicas])
 
     def offsets_for_time(self, timestamp: Time) -> dict[TopicPartition, int]:
         """Return, for each partition, the offset of the first record at or after a time.
@@ -195,6 +245,8 @@ class TopicReader:
         isolation_level: IsolationLevel = "read_uncommitted",
         where: str | Where | None = None,
         max_bytes: int | None = None,
+        on_damage: OnDamage | None = None,
+        unknown: UnknownFate | None = None,
     ) -> pa.Table:
         """Read records into one table; for other parameters and errors see `batches`.
 
@@ -209,10 +261,11 @@ class TopicReader:
         pyarrow.Table
             One row per record, by topic, partition and offset.
         """
-        schema = _schema_of(_names(columns))
+        policy = self._policy_of(on_damage, unknown)
+        schema = topic_schema_of(columns, is_best_effort=policy.is_best_effort)
         pieces: dict[TopicPartition, list[pa.RecordBatch]] = {found: [] for found in self._logs}
         limits = self._limits(None, max_bytes)
-        tagged = self._tagged(start_offsets, end_offsets, schema, isolation_level, limits, where=where)
+        tagged = self._tagged(start_offsets, end_offsets, schema, isolation_level, limits, policy, where=where)
         for found, batch in bounded(tagged, max_bytes):
             pieces[found].append(batch)
         return pa.Table.from_batches([batch for found in pieces.values() for batch in found], schema=schema)
@@ -227,6 +280,8 @@ class TopicReader:
         fail_on_data_loss: bool = True,
         where: str | Where | None = None,
         max_bytes: int | None = None,
+        on_damage: OnDamage | None = None,
+        unknown: UnknownFate | None = None,
     ) -> Iterator[pa.RecordBatch]:
         """Read records in batches.
 
@@ -239,6 +294,8 @@ class TopicReader:
             One or more names of `TOPIC_SCHEMA`, in the order wanted; by default `TOPIC_DEFAULT_COLUMNS`.
         isolation_level, limits, fail_on_data_loss, where, max_bytes
             See `LogReader.batches`. At most two batches per thread wait to be taken.
+        on_damage, unknown
+            See `LogReader.batches`; by default as the topic was opened. One warning has the counts of all partitions.
 
         Yields
         ------
@@ -256,9 +313,19 @@ class TopicReader:
         SeglogError
             Another process, from which this one was forked, began the iterator.
         """
-        schema, limits = _schema_of(_names(columns)), self._limits(limits, max_bytes)
-        tagged = self._tagged(start_offsets, end_offsets, schema, isolation_level, limits, fail_on_data_loss, where)
+        policy, limits = self._policy_of(on_damage, unknown), self._limits(limits, max_bytes)
+        schema = topic_schema_of(columns, is_best_effort=policy.is_best_effort)
+        tagged = self._tagged(
+            start_offsets, end_offsets, schema, isolation_level, limits, policy, fail_on_data_loss, where
+        )
         return (batch for _, batch in tagged)
+
+    def damage(self) -> pa.Table:
+        """Return what cannot be read: the rows of `LogReader.damage` of all partitions, one partition after another."""
+        return pa.concat_tables([damage_table(()), *(log.damage() for log in self._logs.values())])
+
+    def _policy_of(self, on_damage: OnDamage | None, unknown: UnknownFate | None) -> DamagePolicy:
+        return DamagePolicy(on_damage or self._policy.on_damage, unknown or self._policy.unknown)
 
     def _tagged(
         self,
@@ -267,24 +334,29 @@ class TopicReader:
         schema: pa.Schema,
         isolation_level: IsolationLevel,
         limits: DecodeLimits,
+        policy: DamagePolicy,
         fail_on_data_loss: bool = True,
         where: str | Where | None = None,
     ) -> Iterator[tuple[TopicPartition, pa.RecordBatch]]:
         """Return an iterator of batches with their partitions; refuse wrong arguments before reading anything."""
         starts, ends = self._by_partition(start_offsets, "start"), self._by_partition(end_offsets, "end")
         chosen = None if where is None else parse_where(where)
-        of_log = [name for name in schema.names if name in LOG_SCHEMA.names]
+        of_log = [name for name in schema.names if name not in TopicPartition._fields]
+        damage = [FoundDamage(self._quarantine) for _ in self._logs]
         readers: list[Iterator[tuple[TopicPartition, pa.RecordBatch]]] = []
-        for found, log in self._logs.items():
+        for (found, log), of_one in zip(self._logs.items(), damage, strict=True):
+            wanted = (starts.get(found), ends.get(found), of_log, isolation_level, limits)
             try:
-                batches = log.batches(
-                    starts.get(found), ends.get(found), of_log, isolation_level, limits, fail_on_data_loss, chosen
-                )
+                if policy.is_fail:
+                    batches = log.batches(*wanted, fail_on_data_loss, chosen, on_damage="fail")
+                else:
+                    parts = log.batches_and_damage(*wanted, chosen, policy.on_damage, policy.unknown)
+                    batches = of_one.pass_on(parts, log.directory.storage)
             except SeglogError as error:
                 error.add_note(f"in partition {found}")
                 raise
             readers.append(_tagged_with(found, of_partition(batches, found, schema)))
-        return merged(readers, self._threads)
+        return _warning_of(damage, ", ".join(self.topics), merged(readers, self._threads))
 
     def _limits(self, limits: DecodeLimits | None, bytes_max: int | None) -> DecodeLimits:
         return (limits or (LIMITS if self._threads == 1 else _LIMITS_SIDE_BY_SIDE)).within(bytes_max)
@@ -305,11 +377,31 @@ class TopicReader:
         return found
 
 
-def _names(columns: str | Sequence[str] | None) -> tuple[str, ...]:
-    return chosen_columns(columns, TOPIC_DEFAULT_COLUMNS, TOPIC_SCHEMA.names)
+def topic_schema_of(columns: str | Sequence[str] | None, *, is_best_effort: bool = False) -> pa.Schema:
+    """Return the schema of a read of some columns; with ``best_effort`` also of ``damaged``, by default the last one.
+
+    Raises
+    ------
+    InvalidOptionError
+        There is no such column.
+    """
+    default = (*TOPIC_DEFAULT_COLUMNS, *([DAMAGED_COLUMN] if is_best_effort else []))
+    known = _WITH_DAMAGED if is_best_effort else TOPIC_SCHEMA
+    return _schema_of(chosen_columns(columns, default, known.names))
 
 
-_schema_of: Final = selector(TOPIC_SCHEMA)
+_WITH_DAMAGED: Final = TOPIC_SCHEMA.append(DAMAGED_SCHEMA.field(DAMAGED_COLUMN))
+_schema_of: Final = selector(_WITH_DAMAGED)
+
+
+def _warning_of(
+    damage: Sequence[FoundDamage], topics: str, tagged: Iterator[tuple[TopicPartition, pa.RecordBatch]]
+) -> Iterator[tuple[TopicPartition, pa.RecordBatch]]:
+    """Yield the batches of a read, and warn at its end of the damage that was found meanwhile."""
+    try:
+        yield from tagged
+    finally:
+        warn_of_damage(damage, topics)
 
 
 def of_partition(

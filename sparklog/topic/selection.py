@@ -10,10 +10,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from sparklog.errors import InvalidOptionError
 from sparklog.log.clock import Time, to_ms
+from sparklog.log.damage_rows import OnDamage
 from sparklog.log.files import TopicPartition, checked_partition
 from sparklog.log.properties import option
 from sparklog.storage.registry import PathText, paths_of
@@ -22,12 +23,20 @@ if TYPE_CHECKING:
     from sparklog.log.reader import IsolationLevel
 
 
-class SelectionArguments(TypedDict, total=False):
-    """The options of `Selection`, as a caller of Python passes them."""
+class PartitionArguments(TypedDict, total=False):
+    """The options of `PartitionSelection`, as a caller of Python passes them."""
 
     topics: str | Sequence[str]
     topic_pattern: str | None
     partitions: Sequence[tuple[str, int]]
+
+
+class SelectionArguments(PartitionArguments, total=False):
+    """The options of `Selection`, as a caller of Python passes them."""
+
+    replicas: Literal["refuse", "merge"]
+    replicas_min: int | None
+    quarantine: PathText | None
     start_offsets: Mapping[tuple[str, int], int] | None
     end_offsets: Mapping[tuple[str, int], int] | None
     start_time: Time | None
@@ -38,6 +47,7 @@ class SelectionArguments(TypedDict, total=False):
     isolation_level: IsolationLevel
     stops_at_high_watermark: bool
     fail_on_data_loss: bool
+    on_damage: OnDamage
 
 
 def _topics(_: str, given: str | Sequence[str]) -> tuple[str, ...]:
@@ -74,9 +84,48 @@ def _time_option(name: str, doc: str) -> Any:
     return option(name, None, kind=object, parser=lambda n, time: to_ms(time, n), takes="int or datetime", doc=doc)
 
 
+@dataclass(frozen=True, kw_only=True)
+class ReplicaOptions:
+    """Says how the same partition in several log directories is read.
+
+    Raises
+    ------
+    InvalidOptionError
+        A minimum of replicas is given, and they are not merged.
+    """
+
+    replicas: Literal["refuse", "merge"] = option(
+        "replicas",
+        "refuse",
+        choices=("refuse", "merge"),
+        doc="merge reads the same partition in several log directories as one log, by Kafka's leader epochs; otherwise "
+        "it is an error.",
+    )
+    replicas_min: int | None = option(
+        "replicas_min",
+        None,
+        kind=int,
+        at_least=1,
+        doc="With replicas=merge, end where fewer replicas have the records than this; by default at the high "
+        "watermark.",
+    )
+
+    def __post_init__(self) -> None:
+        if self.replicas_min is not None and not isinstance(self.replicas_min, int):
+            raise InvalidOptionError(f"replicas_min is {self.replicas_min!r}, and must be a whole number")
+        if self.replicas_min is not None and not self.merges_replicas:
+            raise InvalidOptionError(
+                f"replicas_min is {self.replicas_min}, and replicas are not merged: set replicas to merge"
+            )
+
+    @property
+    def merges_replicas(self) -> bool:
+        return self.replicas == "merge"
+
+
 @dataclass(frozen=True)
-class Selection:
-    """The selected records, checked; by default all records of all topics except Kafka's internal ones.
+class PartitionSelection:
+    """The selected partitions, checked; by default all partitions of all topics except Kafka's internal ones.
 
     Raises
     ------
@@ -101,6 +150,39 @@ class Selection:
         takes="sequence of (topic, partition)",
         doc="Only these partitions; at the terminal topic:partition. Give topics, a pattern or partitions.",
     )
+
+    def __post_init__(self) -> None:
+        self._refuse_two("topics", "topic_pattern", "partitions")
+
+    def _refuse_two(self, *names: str) -> None:
+        given = [name for name in names if getattr(self, name) not in (None, ())]
+        if len(given) > 1:
+            raise InvalidOptionError(f"{' and '.join(given)} are given: give one of them")
+
+
+@dataclass(frozen=True)
+class QuarantineOption:
+    """The folder that keeps damaged bytes; see `sparklog.topic.quarantine`."""
+
+    quarantine: PathText | None = option(  # noqa: RUF009 - a field, like the others
+        "quarantine",
+        None,
+        kind=str,
+        takes="str or os.PathLike",
+        doc="A folder that keeps the bytes of skipped damage, and a table of them; outside of the log directories.",
+    )
+
+
+@dataclass(frozen=True)
+class Selection(QuarantineOption, ReplicaOptions, PartitionSelection):
+    """The selected records, checked; by default all records of all topics except Kafka's internal ones.
+
+    Raises
+    ------
+    InvalidOptionError
+        Two arguments are given that exclude each other.
+    """
+
     start_offsets: Mapping[TopicPartition, int] | None = _offsets_option(
         "start_offsets", "Begin at these offsets of partitions; a copy begins at the start of their batches."
     )
@@ -150,13 +232,18 @@ class Selection:
         True,
         doc="Whether offsets that are gone and were never moved are an error; otherwise a warning.",
     )
+    on_damage: OnDamage = option(  # noqa: RUF009 - a field, like the others
+        "on_damage",
+        "fail",
+        choices=("fail", "skip", "best_effort"),
+        doc="Whether damage keeps its partition from being moved, or is left out and recorded in the ledger. "
+        "best_effort also exports the records that decode of a batch with a wrong checksum.",
+    )
 
     def __post_init__(self) -> None:
-        for names in (
-            ("topics", "topic_pattern", "partitions"),
-            ("start_offsets", "start_time", "start_group"),
-            ("end_offsets", "end_time", "end_group"),
-        ):
-            given = [name for name in names if getattr(self, name) not in (None, ())]
-            if len(given) > 1:
-                raise InvalidOptionError(f"{' and '.join(given)} are given: give one of them")
+        PartitionSelection.__post_init__(self)
+        ReplicaOptions.__post_init__(self)
+        self._refuse_two("start_offsets", "start_time", "start_group")
+        self._refuse_two("end_offsets", "end_time", "end_group")
+        if self.quarantine is not None and self.on_damage == "fail":
+            raise InvalidOptionError("quarantine keeps damage that is skipped: set on_damage to skip as well")

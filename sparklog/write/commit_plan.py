@@ -48,7 +48,7 @@ _GATHERED_BYTES_MAX: Final = 1 << 23
 
 @dataclass(frozen=True, slots=True)
 class OffsetBounds:
-    """The start and end that a log of copied batches must get, and its topic's id; None for no demand.
+    """The start, end and leader epoch that a log of copied batches must get, and its topic's id; None for no demand.
 
     Attributes
     ----------
@@ -58,11 +58,14 @@ class OffsetBounds:
         The log end offset, if it is beyond the last batch.
     topic_id : str or None
         For ``partition.metadata``.
+    leader_epoch : int or None
+        The leader epoch of all its batches. The log must be empty.
     """
 
     start_offset: int | None = None
     end_offset: int | None = None
     topic_id: str | None = None
+    leader_epoch: int | None = None
 
 
 UNBOUND: Final = OffsetBounds()
@@ -170,7 +173,9 @@ def plan_commit(
         The log would get offsets above the largest possible one.
     """
     plan = _CommitPlan(folder, found, config, small)
-    leader_epoch = max((epoch for epoch, _ in found.leader_epochs), default=0)
+    leader_epoch = bounds.leader_epoch
+    if leader_epoch is None:
+        leader_epoch = max((epoch for epoch, _ in found.leader_epochs), default=0)
     first_offset, epoch_offset = found.state.end_offset, None
     for number, group in enumerate(gathered(staged, _GATHERED_BYTES_MAX)):
         base_offset = plan.base_offset_for(group[0])
@@ -190,7 +195,7 @@ def plan_commit(
             plan.add_bytes(memoryview(runs.stamped(group, batches, leader_epoch)), batches, now_ms)
     plan.end_at(bounds.end_offset, now_ms)
     if epoch_offset is not None and not found.leader_epochs:
-        plan.put_file(encode_leader_epochs([(0, epoch_offset)]), files.LEADER_EPOCH_CHECKPOINT)
+        plan.put_file(encode_leader_epochs([(leader_epoch, epoch_offset)]), files.LEADER_EPOCH_CHECKPOINT)
     metadata = metadata_to_write(folder, bounds.topic_id or topic_id)
     if metadata is not None:
         plan.put_file(metadata, files.PARTITION_METADATA)

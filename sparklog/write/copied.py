@@ -18,7 +18,7 @@ from crc32c import crc32c
 from sparklog.errors import CorruptBatchError, InvalidOptionError
 from sparklog.log.segment import Segment
 from sparklog.log.windows import Window
-from sparklog.record.batches.framing import OVERHEAD_BYTES
+from sparklog.record.batches.framing import OVERHEAD_BYTES, scan_headers
 from sparklog.record.batches.producer_stamps import replace_producer_ids
 from sparklog.record.batches.stamps import fixes_offsets, stamp_batches
 from sparklog.record.batches.wrappers import last_offset_inside
@@ -33,6 +33,10 @@ from sparklog.record.codecs.table import (
 from sparklog.record.encode.batches import EncodedBatches
 from sparklog.record.format import v2
 from sparklog.record.format.headers import BatchHeaders
+from sparklog.record.kernels.spans import OFFSET
+from sparklog.record.rewrite.batches import rewritten
+from sparklog.record.rewrite.changes import Changes
+from sparklog.record.rewrite.spans import record_spans
 
 _BATCH_BYTES_MAX: Final = (1 << 31) - 1 + OVERHEAD_BYTES
 _CRC_AT, _ATTRIBUTES_AT = 17, 22
@@ -189,3 +193,28 @@ class BatchTaker:
         out[_ATTRIBUTES_AT] = out[_ATTRIBUTES_AT] & ~v2.CODEC_MASK | codec
         out[_CRC_AT : v2.CRC_COVERS_FROM] = crc32c(out[v2.CRC_COVERS_FROM :]).to_bytes(4, "big")
         return out
+
+
+def cut_window(segment: Segment, window: Window, offset: int) -> Window:
+    """Return a window whose last batch has no records from an offset on; other batches end before the offset.
+
+    A batch of magic 2 that is written again keeps its last offset and its producer's sequence numbers.
+
+    Raises
+    ------
+    CorruptBatchError
+        The batch cannot be decompressed.
+    """
+    headers, last = window.headers, len(window.headers) - 1
+    if headers.column("last_offset")[last] < offset or headers.is_control[last]:
+        return window
+    positions = headers.column("position")[[0, last]] - headers.origin
+    data = bytearray(window.buffer[positions[0] : positions[1]])
+    try:
+        for spans in record_spans(window.buffer, headers[last:]):
+            for part in rewritten(spans, Changes(keep=spans.table[:, OFFSET] < offset)):
+                data += part
+    except CorruptBatchError as error:
+        raise error.located(path=segment.path()) from error
+    view = memoryview(data)
+    return Window(view, scan_headers(view, int(headers.column("position")[0])) if data else headers[:0])

@@ -57,6 +57,25 @@ def read_group_offsets(
     CorruptCheckpointError
         The file or a journal cannot be read.
     """
+    return _visible(directory, group, with_decided=with_decided).groups
+
+
+def changed_file(
+    directory: LogDirectory, change: Callable[[str, TopicPartition, OffsetCommit], OffsetCommit]
+) -> bytes | None:
+    """Return the content of ``seglog.offsets`` with all offsets of a directory, each changed; None if it has none.
+
+    Errors: see `read_group_offsets`.
+    """
+    found = _visible(directory)
+    groups = {
+        group: {at: change(group, at, each) for at, each in offsets.items()} for group, offsets in found.groups.items()
+    }
+    changed = CommittedOffsets(groups, topics=found.topics)
+    return changed.to_json(secrets.token_hex(8)) if any(groups.values()) else None
+
+
+def _visible(directory: LogDirectory, group: str | None = None, *, with_decided: bool = False) -> CommittedOffsets:
     stored = _stored(directory)
     while True:
         decided, before = _decided(directory), stored
@@ -65,7 +84,7 @@ def read_group_offsets(
         if stored == before:
             found = stored.offsets.after(decided) if with_decided else stored.offsets.without(decided)
             found = found if group is None else found.of_group(group)
-            return found.of(_topic_ids(directory, found.groups, found.topics)).groups
+            return found.of(_topic_ids(directory, found.groups, found.topics))
 
 
 def commit_group_offsets(

@@ -30,10 +30,10 @@ from sparklog.log.clock import NS_PER_MS
 from sparklog.log.config import LogConfig
 from sparklog.log.files import cut_file_name, offset_file_name
 from sparklog.log.layout import DirectoryView, PartitionLayout
-from sparklog.log.losses import LostSegments, orphan_bases
 from sparklog.log.places import PartitionFolder
 from sparklog.log.producer_snapshots import KnownProducers, last_snapshot, producers_after
 from sparklog.log.producer_state import Producers, parse_snapshot
+from sparklog.log.scans.losses import LostSegments, orphan_bases
 from sparklog.write.active_segment import ActiveSegmentState
 from sparklog.write.recovery_actions import KEPT, LOSSY, Action, RecoveryActions
 from sparklog.write.recovery_end import SoundLog, check_end
@@ -132,7 +132,7 @@ def _recovered(
 ) -> Recovered:
     _remove_index_remains(actions)
     _remove_set_aside(actions, config, now_ms)
-    _remove_leftovers(actions)
+    remove_leftovers(actions)
     sound = _sound_log(actions, truncate=truncate, is_thorough=is_thorough)
     layout = sound.layout
     # These come before any cut, so that a log that cannot be recovered stays as it is.
@@ -167,8 +167,8 @@ def _hinted() -> Iterator[None]:
         raise error.hinted(LOSSY) from error
 
 
-def _remove_leftovers(actions: RecoveryActions) -> None:
-    """Finish replacing segments, as a restarted broker does."""
+def remove_leftovers(actions: RecoveryActions) -> None:
+    """Finish replacing segments, as a restarted broker does; the caller holds the lock of the log directory."""
     if not any(found.suffix.endswith((files.CLEANED, files.SWAP)) for found, _ in actions.names()):
         return
     swapped = [segment for segment in actions.segments() if segment.swap]

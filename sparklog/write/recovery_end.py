@@ -10,7 +10,7 @@ from sparklog.errors import CorruptBatchError, CorruptLogError
 from sparklog.log import files
 from sparklog.log.files import offset_file_name
 from sparklog.log.layout import PartitionLayout
-from sparklog.log.losses import refuse_cut_end
+from sparklog.log.scans.losses import refuse_cut_end
 from sparklog.log.scans.of_range import refuse_damaged_end, refuse_damaged_window
 from sparklog.log.segment import OffsetPosition, OpenSegment, Segment
 from sparklog.log.windows import Window

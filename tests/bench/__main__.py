@@ -29,6 +29,8 @@ MEASUREMENTS = (
     "commit",
     "producer",
     "clean",
+    "diff",
+    "damage",
     "jobs",
     "jobs --many",
     "jobs --memory",

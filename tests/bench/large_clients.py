@@ -52,6 +52,9 @@ def assign(meter: Meter, place: Path, size: int) -> None:
     """Assign some partitions, and ask for their ends."""
     some = partitions_of(size)[:: max(1, size // _MANY)][:_MANY]
     with sparklog.Consumer(shared_logs(place, size)) as consumer:
+        with meter("the first assign, which lists the directory", size, "partition"):
+            consumer.assign(some[:1])
+            consumer.end_offsets(some[:1])
         with meter(f"assign of {_MANY}", len(some), "partition"):
             consumer.assign(some)
         with meter(f"end_offsets of {_MANY}", len(some), "partition"):
@@ -120,6 +123,8 @@ def commit_offsets(meter: Meter, place: Path, size: int) -> None:
         (at, *_) = partitions_of(_OF_GROUP)
         with sparklog.Consumer(logs, group_id="group-0", enable_auto_commit=False) as consumer:
             consumer.assign([at])
+            with meter("the first commit, which reads all groups", size, "group"):
+                consumer.commit({at: 0})
             with meter(f"{_COMMITS} commits of one partition", _COMMITS, "commit"):
                 for offset in range(_COMMITS):
                     consumer.commit({at: offset})

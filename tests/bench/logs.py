@@ -80,3 +80,16 @@ def write_sparse_directory(directory: Path, partitions: int, partition_bytes: in
             log.write(last)
         (folder / f"{0:020d}.index").write_bytes(offset_index([(1_000_000 + RECORDS_PER_BATCH - 1, position)]))
     return partitions * partition_bytes
+
+
+def overwrite_batches(folder: Path, every: int, at: int, octets: bytes) -> None:
+    """Write bytes at a position of every n-th batch of a log."""
+    for path in folder.glob("*.log"):
+        with path.open("r+b") as file:
+            position, number = 0, 0
+            while head := file.read(12):
+                if number % every == 1:
+                    file.seek(position + at)
+                    file.write(octets)
+                position, number = position + 12 + int.from_bytes(head[8:], "big"), number + 1
+                file.seek(position)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -371,3 +372,11 @@ def test_load_writes_what_is_new_and_the_ledger_shows_it(tmp_path: Path) -> None
     ):
         assert [wrong for row in found for wrong in disagreements(row, ROWS[command][of])] == []
         assert found
+
+
+def test_restore_says_how_much_it_restored(tmp_path: Path) -> None:
+    source, target = EXAMPLES, tmp_path / "restored"
+    done = run("restore", source, target)
+    assert re.search(r"^[\d,]+ records of \d+ partitions? restored in ", done.stdout, re.MULTILINE), done.output
+    again = run("restore", source, target)
+    assert again.stdout.splitlines()[-1] == "no records were left to restore; every log of the source is there"

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 import sparklog
 from sparklog.errors import SeglogError
-from sparklog.log.reader import LOG_SCHEMA
+from sparklog.log.reads.columns import LOG_SCHEMA
 from sparklog.log.segment_listing import warn_once
 from tests.fuzz.logs import FIRST_TIME_MS, SoundLog
 

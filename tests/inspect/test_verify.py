@@ -17,6 +17,7 @@ from sparklog.inspect import verify_log
 from sparklog.inspect.verify import verify_partition
 from sparklog.inspect.verify_segment import Finding, Severity
 from sparklog.jobs.run.job import Amount, Unwatched
+from sparklog.log.reader import open_log
 from sparklog.storage.base import Entry, Storage
 from sparklog.storage.local import LocalFile, LocalStorage
 from tests import build
@@ -198,7 +199,9 @@ def test_torn_batch_with_a_whole_one_of_any_offset_at_the_end_is_no_torn_tail(lo
     last.write_bytes(last.read_bytes() + torn + v2_batch([Record(0, START_MS)], base_offset=base_offset))
     found = [each for each in findings(log) if each.position == position]
     assert [(each.severity, each.code, each.offset) for each in found] == [(Severity.ERROR, "not-a-batch", 240)]
-    assert f"next whole batch begins at position {position + len(torn)}" in found[0].message
+    assert f"the whole batch at position {position + len(torn)} do not fit" in found[0].message
+    with open_log(str(log), on_damage="skip") as damaged:
+        assert [(row["position"], row["first_offset"]) for row in damaged.damage().to_pylist()] == [(position, 240)]
 
 
 def test_log_cut_short_in_an_earlier_segment_is_an_error(log: Path) -> None:
@@ -871,7 +874,7 @@ def test_old_formats_are_verified(tmp_path: Path) -> None:
     damage: Callable[[int], None] = lambda position: flip(folder / f"{FIRST}.log", position)  # noqa: E731
     damage(20)
     damage(len(data[0]) + len(data[1]) + 50)
-    assert [each.offset for each in findings(folder) if each.code == "corrupt-batch"] == [0, 3]
+    assert [each.offset for each in findings(folder) if each.code == "corrupt-batch"] == [0, 2]
 
 
 @pytest.mark.parametrize("end", ["torn", "zeros"])

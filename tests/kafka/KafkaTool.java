@@ -193,11 +193,18 @@ public final class KafkaTool {
         return future.get(OP_TIMEOUT_S, TimeUnit.SECONDS);
     }
 
+    /** Creates a topic; {@code replicas} has the brokers of each partition, otherwise the cluster chooses them. */
     private JsonNode createTopic(JsonNode request) throws Exception {
-        NewTopic topic = new NewTopic(
-                request.get("topic").asText(),
-                Optional.of(request.path("partitions").asInt(1)),
-                Optional.empty());
+        String name = request.get("topic").asText();
+        Map<Integer, List<Integer>> replicas = new HashMap<>();
+        request.path("replicas").forEach(brokers -> {
+            List<Integer> ids = new ArrayList<>();
+            brokers.forEach(id -> ids.add(id.asInt()));
+            replicas.put(replicas.size(), ids);
+        });
+        NewTopic topic = replicas.isEmpty()
+                ? new NewTopic(name, Optional.of(request.path("partitions").asInt(1)), Optional.empty())
+                : new NewTopic(name, replicas);
         await(admin().createTopics(List.of(topic.configs(strings(request.get("config"))))).all());
         return JSON.nullNode();
     }

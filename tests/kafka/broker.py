@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import os
+import random
 import re
 import socket
 import time
@@ -29,6 +31,10 @@ STOP_TIMEOUT_S = 60
 ALTER_TIMEOUT_S = 5
 CLUSTER_ID = "c3Bhcmtsb2ctdGVzdHMtMQ"
 ZOOKEEPER_SESSION_MS = 3000
+
+_PORTS = (20_000, 32_000)
+"""Below those that Linux gives to the ends of connections, by its default."""
+_SHARES = 8
 
 COMMON: dict[str, object] = {
     "auto.create.topics.enable": "false",
@@ -62,6 +68,9 @@ class Broker:
     tool : KafkaTool
         Kafka's clients; the methods below are its common requests.
     """
+
+    java_options: Sequence[str] = ()
+    format_options: Sequence[str] = ("--standalone",)
 
     def __init__(self, directory: Path, version: str, properties: Mapping[str, object]) -> None:
         self.directory = directory
@@ -178,7 +187,7 @@ class Broker:
 
     def _format(self) -> None:
         arguments = ["format", "--cluster-id", CLUSTER_ID, "--config", str(self._config), "--ignore-formatted"]
-        run_java(self.version, ["kafka.tools.StorageTool", *arguments, "--standalone"], self.directory)
+        run_java(self.version, ["kafka.tools.StorageTool", *arguments, *self.format_options], self.directory)
 
     def _start_zookeeper(self) -> None:
         config = self.directory / "zookeeper.properties"
@@ -201,7 +210,8 @@ class Broker:
 
     def _start_broker(self) -> None:
         logged = len(self.log_text())
-        self._jvm = Jvm(self.version, ["kafka.Kafka", str(self._config)], self._log, self.directory)
+        main = ["kafka.Kafka", str(self._config)]
+        self._jvm = Jvm(self.version, main, self._log, self.directory, options=self.java_options)
         started = r"KafkaServer id=1\] started" if is_zookeeper(self.version) else r"Kafka Server started"
         self._jvm.wait_for_log(started, START_TIMEOUT_S, logged)
 
@@ -328,8 +338,17 @@ def _listens(port: int) -> bool:
 
 
 def _free_ports(count: int) -> list[int]:
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [int(each.getsockname()[1]) for each in sockets]
+    """Return ports that no connection takes for its own end, so that a dead broker's port stays free for it."""
+    # Of several processes that share the tests, each has ports of its own.
+    first, end = _PORTS
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % _SHARES
+    share = (end - first) // _SHARES
+    candidates = range(first + worker * share, first + (worker + 1) * share)
+    found: list[int] = []
+    for port in random.sample(candidates, len(candidates)):
+        with socket.socket() as each, contextlib.suppress(OSError):
+            each.bind(("127.0.0.1", port))
+            found.append(port)
+        if len(found) == count:
+            return found
+    raise HarnessError(f"of the ports {candidates}, fewer than {count} are free")

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import functools
 import hashlib
 import os
 import shutil
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 NEWEST = "4.4.0"
@@ -39,15 +42,16 @@ def jars(version: str) -> Path:
         Maven is missing or failed.
     """
     directory = JARS / version
-    if directory.is_dir():
-        return directory
-    fetched = JARS / f"{version}.tmp-{os.getpid()}"
-    command = ["mvn", "-q", "-B", "-f", str(HERE / "pom.xml"), f"-Dkafka.version={version}"]
-    command += ["dependency:copy-dependencies", f"-DoutputDirectory={fetched}"]
-    if version == NEWEST_TOOLS:
-        command += ["-P", "tools"]
-    _run(command, MAVEN_TIMEOUT_S)
-    _publish(fetched, directory)
+    with _fetching_alone():
+        if directory.is_dir():
+            return directory
+        fetched = JARS / f"{version}.tmp-{os.getpid()}"
+        command = ["mvn", "-q", "-B", "-f", str(HERE / "pom.xml"), f"-Dkafka.version={version}"]
+        command += ["dependency:copy-dependencies", f"-DoutputDirectory={fetched}"]
+        if version == NEWEST_TOOLS:
+            command += ["-P", "tools"]
+        _run(command, MAVEN_TIMEOUT_S)
+        _publish(fetched, directory)
     return directory
 
 
@@ -56,11 +60,13 @@ def connector_jars() -> list[Path]:
     """Return the jars that Spark's own Kafka connector needs beside Spark; Maven brings them."""
     pom = HERE / "connector-pom.xml"
     directory = JARS / f"connector-{hashlib.sha256(pom.read_bytes()).hexdigest()[:16]}"
-    if not directory.is_dir():
-        fetched = JARS / f"connector.tmp-{os.getpid()}"
-        command = ["mvn", "-q", "-B", "-f", str(pom), "dependency:copy-dependencies", f"-DoutputDirectory={fetched}"]
-        _run(command, MAVEN_TIMEOUT_S)
-        _publish(fetched, directory)
+    with _fetching_alone():
+        if not directory.is_dir():
+            fetched = JARS / f"connector.tmp-{os.getpid()}"
+            command = ["mvn", "-q", "-B", "-f", str(pom)]
+            command += ["dependency:copy-dependencies", f"-DoutputDirectory={fetched}"]
+            _run(command, MAVEN_TIMEOUT_S)
+            _publish(fetched, directory)
     return sorted(directory.glob("*.jar"))
 
 
@@ -89,6 +95,15 @@ def is_zookeeper(version: str) -> bool:
     """Whether this harness runs the release with ZooKeeper: those before 3.5 (their KRaft was a preview)."""
     major, minor = (int(part) for part in version.split(".")[:2])
     return (major, minor) < (3, 5)
+
+
+@contextlib.contextmanager
+def _fetching_alone() -> Iterator[None]:
+    """Keep other processes of tests from Maven, whose own store of jars is for one at a time."""
+    JARS.mkdir(exist_ok=True)
+    with (JARS / "lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 def _publish(built: Path, directory: Path) -> None:

@@ -15,8 +15,9 @@ from sparklog.log import damage
 from sparklog.log.damage import DamageKind, DamageScanner, data_end, has_wrong_header, is_intact_at, is_zero
 from sparklog.log.reader import open_log
 from sparklog.record.batches.framing import is_intact
+from sparklog.record.kernels.search import LARGE_BYTES
 from sparklog.storage.local import LocalFile
-from tests.build import Record, legacy_message, legacy_wrapper, v2_batch
+from tests.build import CODEC_IDS, LEGACY_CODECS, Record, legacy_message, legacy_wrapper, v2_batch
 from tests.log.logs import CountingFile, CountingStorage, batch
 
 
@@ -77,8 +78,12 @@ def test_whole_batch_is_found_at_every_distance(tmp_path: Path, kind: str, lead:
             assert is_intact_at(file, distance, len(whole))
 
 
-@settings(max_examples=60)
-@given(st.binary(max_size=400), st.integers(0, 400))
+# Half of the bytes are such as headers begin with, so that the quick rejection of eight positions at once is tried.
+LIKELY_BYTES = st.lists(st.one_of(st.sampled_from([0, 0, 1, 2, 3]), st.integers(0, 255)), max_size=400).map(bytes)
+
+
+@settings(max_examples=150)
+@given(st.one_of(st.binary(max_size=400), LIKELY_BYTES), st.integers(0, 400))
 def test_search_agrees_with_looking_at_every_byte(
     tmp_path_factory: pytest.TempPathFactory, junk: bytes, at: int
 ) -> None:
@@ -91,6 +96,37 @@ def test_search_agrees_with_looking_at_every_byte(
             if 26 <= size <= len(data) - start and is_intact(memoryview(data)[start : start + size])
         ]
         assert list(DamageScanner(file, is_last=True).whole_batches(0, len(data))) == expected
+
+
+@pytest.mark.parametrize(
+    ("magic", "codec"),
+    [(2, each) for each in CODEC_IDS] + [(magic, each) for magic in (0, 1) for each in LEGACY_CODECS],
+)
+def test_large_batch_is_found_in_noise_at_any_place_of_a_window(tmp_path: Path, magic: int, codec: str) -> None:
+    chance = random.Random(7)
+    value = chance.randbytes(3 << 18)
+    if magic == 2:
+        whole = v2_batch([Record(0, value=value)], base_offset=70, codec=codec)
+    elif codec == "none":
+        whole = legacy_message(70, value[: 1 << 19], value, magic=magic)
+    else:
+        whole = legacy_wrapper([Record(0, value=value)], codec=codec, magic=magic, base_offset=70)
+    assert len(whole) > LARGE_BYTES
+    noise = chance.randbytes(damage._WINDOW_BYTES)
+    for lead in (0, 7, len(noise) - len(whole), *range(len(noise) - 70, len(noise) + 1, 9)):
+        with file_of(tmp_path, noise[:lead] + whole + noise[:100]) as file:
+            scanner = DamageScanner(file, is_last=True)
+            assert list(scanner.whole_batches(0, file.size_bytes())) == [lead]
+
+
+def test_noise_costs_hardly_more_than_to_look_at_it_once(tmp_path: Path) -> None:
+    """Noise often says to be a batch as long as the rest of the file."""
+    size = 1 << 26
+    whole = SOME["v2"]
+    noise = b"".join(random.Random(seed).randbytes(1 << 24) for seed in range(size >> 24))
+    with CountingFile(str(_written(tmp_path, noise + whole)), storage := CountingStorage()) as file:
+        assert first_whole_batch(file, 0) == size
+    assert storage.read_bytes[""] < 1.5 * size
 
 
 def test_bytes_made_to_look_like_headers_are_given_up(tmp_path: Path) -> None:

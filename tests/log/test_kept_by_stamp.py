@@ -272,3 +272,14 @@ def test_what_is_used_least_is_dropped_by_its_weight_and_a_forked_process_begins
         os._exit(0 if kept.get("e") is None and kept.get("f") else 1)
     assert os.waitpid(process, 0)[1] == 0
     assert kept.get("e") == [0] * 9
+
+
+def test_later_list_takes_the_folders_of_an_earlier_one(tmp_path: Path, directory: LogDirectory) -> None:
+    for name in ("a-0", "b-1"):
+        (tmp_path / name).mkdir()
+    before = names_in(directory).topics
+    (tmp_path / "b-1").rmdir()
+    (tmp_path / "c-2").mkdir()
+    after = names_in(directory).topics
+    assert after["a"][0] is before["a"][0]
+    assert {topic: list(folders) for topic, folders in after.items()} == {"a": [0], "c": [2]}

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from sparklog.errors import CorruptBatchError, SeglogError
 from sparklog.log import transactions
+from sparklog.log.damage_rows import OnDamage
 from sparklog.log.kept_by_stamp import LastUsed
 from sparklog.log.layout import read_layout
 from sparklog.log.reader import open_log
@@ -58,12 +59,15 @@ LOG = [
 ]
 
 
+@pytest.mark.parametrize("on_damage", ["fail", "skip"])
 @pytest.mark.parametrize("segment_bytes", [None, 300])
-def test_committed_reads_drop_aborted_and_undecided_batches(tmp_path: Path, segment_bytes: int | None) -> None:
+def test_committed_reads_drop_aborted_and_undecided_batches(
+    tmp_path: Path, segment_bytes: int | None, on_damage: OnDamage
+) -> None:
     write_partition(tmp_path, LOG, segment_bytes=segment_bytes)
     batches = decode_log(b"".join(LOG))
     expected = [record.offset for found in read_committed(batches) for record in found.records]
-    with open_log(str(tmp_path)) as log:
+    with open_log(str(tmp_path), on_damage=on_damage) as log:
         assert log.last_stable_offset == last_stable_offset(batches) == 24
         for start in range(24):
             wanted = [offset for offset in expected if offset >= start]

@@ -20,13 +20,15 @@ from tests.places import directory_at
 from tests.spark.conftest import ROOT
 
 PLAN, PACKING, SOURCE, WRITE = "read/test_plan.py", "test_packing.py", "test_source.py", "test_write.py"
-DECODING, STREAM = "read/test_decoding.py", "stream/test_reader.py"
+DECODING, STREAM, REPLICAS = "read/test_decoding.py", "stream/test_reader.py", "read/test_replicas.py"
 READ_EFFECTS = {
     "path": (SOURCE, "test_golden_directory_reads_as_the_consumer_read_it"),
     "paths": (SOURCE, "test_every_form_of_path_loads"),
     "assign": (PLAN, "test_topics_and_partitions_are_chosen"),
     "subscribe": (PLAN, "test_topics_and_partitions_are_chosen"),
     "subscribePattern": (PLAN, "test_topics_and_partitions_are_chosen"),
+    "replicas": (REPLICAS, "test_replicas_are_read_as_one_log_by_many_tasks"),
+    "replicas.min": (REPLICAS, "test_replicas_are_read_as_one_log_by_many_tasks"),
     "startingTimestamp": (PLAN, "test_times_become_the_first_offset_at_or_after_them"),
     "startingOffsetsByTimestamp": (PLAN, "test_times_become_the_first_offset_at_or_after_them"),
     "startingOffsetsByGroup": (PLAN, "test_read_begins_where_a_group_is_and_at_the_start_where_it_has_not_been"),
@@ -38,6 +40,9 @@ READ_EFFECTS = {
     "consumerOffsetsPath": (PLAN, "test_group_whose_offsets_are_elsewhere_is_found_where_it_is_said"),
     "startingOffsetsByTimestampStrategy": (PLAN, "test_time_after_every_record_is_an_error_or_the_end"),
     "failOnDataLoss": (PLAN, "test_offsets_outside_the_log_are_data_loss_or_a_warning"),
+    "onDamage": ("test_damage.py", "test_read_gives_every_record_of_a_dead_disk_and_the_view_what_is_lost"),
+    "unknown": ("test_damage.py", "test_records_whose_marker_is_lost_are_left_out_or_kept"),
+    "quarantine": ("test_damage.py", "test_read_gives_every_record_of_a_dead_disk_and_the_view_what_is_lost"),
     "includeHeaders": (SOURCE, "test_schema_is_the_connectors"),
     "headersAsMap": (DECODING, "test_headers_as_a_map_are_looked_up_by_name"),
     "onDecodeError": (DECODING, "test_text_is_text_and_bytes_that_are_none_are_an_error_or_null"),

@@ -20,12 +20,17 @@ from sparklog.errors import CorruptBatchError, InvalidOptionError, SeglogError, 
 from sparklog.jobs.export.arguments import export
 from sparklog.jobs.ledger import read_ledger
 from sparklog.jobs.run.job import Amount, Finished, Tasks, run_job
+from sparklog.log.files import TopicPartition
+from sparklog.log.group_offsets import OffsetCommit
 from sparklog.spark.runner import SparkRunner
 from sparklog.storage.registry import locate
+from sparklog.topic.internal.groups import committed
+from sparklog.write.group_offsets import commit_group_offsets
 from tests.jobs.attempts import TwiceRunner
 from tests.jobs.run.test_job import Seen, lines
 from tests.jobs.tables import EXAMPLES, append, files, read, rows
 from tests.jobs.toy import ToyJob, ToyTask
+from tests.places import directory_at
 from tests.spark.conftest import ROOT
 from tests.unreadable import make_unreadable
 
@@ -123,6 +128,33 @@ def test_a_copy_and_a_load_on_spark_write_every_record_once(spark: SparkSession,
     wanted = [row["value"] for row in read(EXAMPLES) if row["topic"] == "shop-events"]
     assert [row["value"] for row in read(tmp_path / "copied")] == wanted
     assert [row["value"] for row in read(tmp_path / "loaded")] == wanted
+
+
+def test_a_restore_on_spark_is_that_of_this_machine(spark: SparkSession, tmp_path: Path) -> None:
+    sparklog.copy(EXAMPLES, tmp_path / "logs", keep_offsets=True, keep_producers=True, processes=1)
+    beyond = {TopicPartition("shop-orders", 0): OffsetCommit(1 << 40, "", 5)}
+    commit_group_offsets(directory_at(tmp_path / "logs"), "own", beyond)
+    sparklog.backup(tmp_path / "logs", tmp_path / "set", processes=1)
+    for number, (source, to) in enumerate([(tmp_path / "logs", None), (tmp_path / "set", 1_772_443_800_000)]):
+        here, there = tmp_path / f"here{number}", tmp_path / f"there{number}"
+        moved = sparklog.restore(source, here, to=to, processes=2, task_bytes=20_000).moved
+        done = sparklog.restore(source, there, to=to, spark=spark, task_bytes=20_000)
+        assert {each.topic_partition: each.rows for each in done.moved} == {
+            each.topic_partition: each.rows for each in moved
+        }
+        assert read(there) == read(here) != []
+        assert files_of_logs(there) == files_of_logs(here)
+        assert offsets_of(there) == offsets_of(here)
+        assert 0 < max(offsets_of(here).values()) < 1 << 40
+
+
+def offsets_of(directory: Path) -> dict[TopicPartition, int]:
+    return {at: each.offset for at, each in committed(directory_at(directory), "own").items()}
+
+
+def files_of_logs(directory: Path) -> dict[str, bytes]:
+    """Return all logs, without those in which batches have the time of the restore."""
+    return {str(path.relative_to(directory)): path.read_bytes() for path in directory.glob("shop-*/*.log")}
 
 
 def test_a_cleaning_on_spark_drops_what_it_does_here(spark: SparkSession, tmp_path: Path) -> None:

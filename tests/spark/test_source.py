@@ -26,7 +26,7 @@ from pyspark.sql.types import (
 
 import sparklog
 from sparklog.errors import InvalidOptionError
-from sparklog.log.reader import LOG_SCHEMA
+from sparklog.log.reads.columns import LOG_SCHEMA
 from sparklog.spark.options.schema import CONNECTOR_COLUMNS, SPARK_COLUMNS
 from sparklog.spark.source import SeglogDataSource
 from sparklog.storage.process import usable_cores

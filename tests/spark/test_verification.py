@@ -34,3 +34,12 @@ def test_logs_are_described_on_spark_as_here(spark: SparkSession, tmp_path: Path
     found = list(sparklog.describe(logs, full=True, spark=spark))
     assert found == list(sparklog.describe(logs, full=True, processes=1))
     assert [each.stats.records for each in found] == [9] * 6
+
+
+def test_logs_are_compared_on_spark_as_here(spark: SparkSession, tmp_path: Path) -> None:
+    logs, copy = damaged_logs(tmp_path / "logs"), tmp_path / "copy"
+    for number in range(6):
+        write_partition(copy / f"events-{number}", [v2_batch([Record(0, 0, b"k", b"v" * number)])])
+    found = list(sparklog.diff(logs, copy, spark=spark))
+    assert found == list(sparklog.diff(logs, copy, processes=1))
+    assert {row.partition for row in found if row.kind == "damaged"} == {1, 3, 5}

@@ -124,6 +124,11 @@ class Disk:
         self.history.clear()
         self.note()
 
+    def move(self, folder: Path, new_folder: Path) -> None:
+        """Note that a folder has another name: the names in it are on the disk under whichever name survives."""
+        if folder in self.names:
+            self.names[new_folder] = self.names[folder]
+
     def hold(self, path: Path) -> None:
         """Keep the inode of a file whose name goes."""
         if path.is_file():
@@ -254,6 +259,7 @@ class CrashingStorage(WrappedStorage):
         self.step("rename", path)
         self.disk.hold(Path(new_path))
         super().rename(path, new_path)
+        self.disk.move(Path(path), Path(new_path))
         self.disk.note()
 
     def remove(self, path: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 from typer import Option
@@ -67,6 +67,9 @@ class _Export:
     )
     row_group_rows: int | None = Option(None, min=1, help="Maximum rows of a row group.")
     commit_interval_ms: int | None = Option(None, min=0, help="How long finished files wait to become visible.")
+    unknown: Literal["drop", "keep"] | None = Option(
+        None, help="Whether skipped damage that may hide a transaction's marker drops or keeps its records."
+    )
 
 
 @with_options_of(_Export, Selection, LogJobOptions)

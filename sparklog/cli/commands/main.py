@@ -1,11 +1,12 @@
-"""The command line: ``sparklog describe``, ``dump``, ``verify``, ``recover``, ``export``, ``copy``, ``load``,
-``clean``, ``delete-records``, ``truncate``, ``ledger``, ``lag``, ``groups``, ``transactions``, ``cluster``, ``topics``,
-``produce`` and ``warm-up``.
+"""The command line: ``sparklog describe``, ``dump``, ``verify``, ``diff``, ``recover``, ``export``, ``copy``,
+``salvage``, ``load``, ``mirror``, ``backup``, ``restore``, ``clean``, ``delete-records``, ``truncate``, ``ledger``,
+``lag``, ``groups``, ``transactions``, ``cluster``, ``topics``, ``produce`` and ``warm-up``.
 
 Exit status:
 
-- 0: all is well; also an interrupted ``dump --follow``.
-- 1: something is wrong with the log (after ``recover`` it still is; after ``export`` the other partitions were moved).
+- 0: all is well; also an interrupted ``dump --follow`` or ``mirror --follow``.
+- 1: something is wrong with the log (after ``recover`` it still is; after ``export`` the other partitions were moved),
+  or ``diff`` found a difference.
 - 2: the command cannot be carried out, and stderr says why in one line, with a wrong filter shown below it; also if
   ``dump`` should begin after the end of every log.
 - 130: interrupted.
@@ -18,12 +19,13 @@ import base64
 import logging
 import sys
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 from typer.core import TyperGroup
 
 import sparklog
+from sparklog.cli.commands import backup as backup_commands
 from sparklog.cli.commands import clean as clean_command
 from sparklog.cli.commands import cut as cut_commands
 from sparklog.cli.commands import groups as group_commands
@@ -31,8 +33,12 @@ from sparklog.cli.commands import jobs as job_commands
 from sparklog.cli.commands import system as system_commands
 from sparklog.cli.commands import topics as topic_commands
 from sparklog.cli.commands.arguments import EscapeFormulas, Json, Paths, Processes, ShowFields, WhereText
+from sparklog.cli.commands.declared import with_options_of
+from sparklog.cli.commands.diff import diff
 from sparklog.cli.commands.lag import lag
 from sparklog.cli.commands.produce import produce
+from sparklog.cli.commands.restore import restore
+from sparklog.cli.commands.salvage import salvage
 from sparklog.cli.output import render, tables
 from sparklog.cli.output.fields import DESCRIBED_PARTITION, DESCRIBED_SEGMENT, DESCRIBED_TOPIC, RECOVERY
 from sparklog.cli.output.progress import job_progress, progress
@@ -41,6 +47,8 @@ from sparklog.cli.work import describe as describing
 from sparklog.errors import InvalidOptionError, SeglogError
 from sparklog.jobs.named_logs import logs_at
 from sparklog.log.filters.where_parser import parse_where
+from sparklog.log.properties import taken
+from sparklog.topic.selection import ReplicaOptions
 
 _FAILED = 1
 _CANNOT = 2
@@ -152,6 +160,7 @@ def describe(
 
 
 @app.command()
+@with_options_of(ReplicaOptions)
 def dump(
     path: Annotated[
         str,
@@ -178,6 +187,10 @@ def dump(
         str | None, typer.Option("--key-base64", help="Only records with this key, in base64.")
     ] = None,
     where: WhereText = None,
+    on_damage: Annotated[
+        Literal["fail", "skip"],
+        typer.Option("--on-damage", help="Whether damage ends the output, or is left out and counted."),
+    ] = "fail",
     limit: Annotated[int | None, typer.Option("--limit", min=0, help="Print at most this number of rows.")] = None,
     follow: Annotated[
         bool, typer.Option("--follow", "-f", help="Continue with new records until Ctrl-C; --last 10 -f is tail -f.")
@@ -191,6 +204,7 @@ def dump(
     escape_formulas: EscapeFormulas = False,
     as_json: Json = False,
     _fields: ShowFields = False,
+    **given: Any,
 ) -> None:
     """Show the records of a log, or its batches, or the entries of one of its files.
 
@@ -203,9 +217,11 @@ def dump(
 
     _refuse_two({"--offset": offset, "--time": time, "--last": last}, "say where to begin")
     _refuse_two({"--key": key, "--key-base64": key_base64}, "say which key")
-    for name, given in (("--key", key), ("--key-base64", key_base64), ("--where", where)):
-        if batches and given is not None:
+    for name, value in (("--key", key), ("--key-base64", key_base64), ("--where", where)):
+        if batches and value is not None:
             raise InvalidOptionError(f"{name} is for records, and --batches shows none")
+    if on_damage != "fail" and (batches or follow):
+        raise InvalidOptionError("--on-damage is for the records that there are: leave out --batches and --follow")
     wanted = DumpRange(
         offset,
         end_offset,
@@ -214,11 +230,15 @@ def dump(
         last,
         _bytes(key_base64) if key is None else key.encode("utf-8", "surrogateescape"),
         None if where is None else parse_where(where),
+        on_damage,
     )
     chosen = Format.JSON if as_json else form
     if escape_formulas and chosen is not Format.CSV:
         raise InvalidOptionError(f"--escape-formulas is for --format csv, and the format is {chosen.value}")
-    options = DumpOptions(path, wanted, chosen, partition or (), limit, batches, escape_formulas)
+    replicas = taken(ReplicaOptions, given)
+    if replicas.merges_replicas and follow:
+        raise InvalidOptionError("--follow reads one log's files: name the folder of one replica, and merge none")
+    options = DumpOptions(path, wanted, chosen, partition or (), limit, batches, escape_formulas, replicas)
     (follow_logs if follow else print_dump)(options)
 
 
@@ -235,11 +255,29 @@ def _bytes(text: str | None) -> bytes | None:
         raise InvalidOptionError(f"--key-base64 {text!r} is no base64") from error
 
 
+def _explained(code: str | None) -> None:
+    if code is not None:
+        from sparklog.cli.work.verify import explain
+
+        explain(code)
+        raise typer.Exit
+
+
 @app.command()
 def verify(
     paths: Paths,
     absent: Annotated[
         str | None, typer.Option("--absent", help="Prove that no file holds a key of this Parquet or CSV file.")
+    ] = None,
+    deep: Annotated[
+        bool, typer.Option("--deep", help="Compare the files of log directories, and the cluster's metadata, too.")
+    ] = False,
+    manifest: Annotated[
+        bool, typer.Option("--manifest", help="The paths are sets of backups: check every manifest and every checksum.")
+    ] = False,
+    _explain: Annotated[
+        str | None,
+        typer.Option("--explain", help="Explain a code of findings, and stop.", is_eager=True, callback=_explained),
     ] = None,
     processes: Processes = None,
     as_json: Json = False,
@@ -247,19 +285,38 @@ def verify(
 ) -> None:
     """Check everything: checksums, records, offsets, indexes, epochs, snapshots, checkpoints, names.
 
+    With --deep, files are compared with each other, of one directory and of several: topic ids, meta.properties,
+    checkpoints, leader epochs, leftovers, and what the cluster's metadata say. Each finding has a code.
+
     Exit status 1 if there is an error. Warnings and notes are not errors: a broker that dies may leave a torn end of
     the last segment, and cuts it off itself when it starts. With --absent, a record with such a key is an error in any
     file, also in one that is no longer part of the log, and so are bytes that may hold such a record.
     """
-    from sparklog.cli.work.verify import VerifyOutcome, as_json_row, findings, report
+    from sparklog.cli.work.verify import (
+        VerifyOutcome,
+        as_json_row,
+        backup_findings,
+        damage_rows,
+        findings,
+        report,
+    )
 
-    targets = [logs_at(path) for path in paths]
+    if manifest and (deep or absent is not None):
+        raise InvalidOptionError("--absent and --deep are for logs, and --manifest is for sets of backups")
+    targets = [] if manifest else [logs_at(path) for path in paths]
     with job_progress("verifying", has_records=False) as bar:
         outcome = VerifyOutcome(bar)
-        rows = findings(targets, outcome, processes, absent)
+        rows = (
+            backup_findings(paths, outcome, processes)
+            if manifest
+            else findings(targets, outcome, processes, absent, is_deep=deep)
+        )
+        found = []
         if as_json:
-            render.put_rows(as_json_row(row) for row in rows)
-        found = list(rows)
+            kept = (found.append(row) or row for row in rows)  # type: ignore[func-returns-value]
+            render.put_rows(as_json_row(row) for row in kept)
+            render.put_rows(damage_rows(targets, found))
+        found += rows
     if not as_json:
         report(found, outcome)
     if outcome.has_errors:
@@ -309,10 +366,15 @@ def recover(
         raise typer.Exit(_FAILED)
 
 
+app.command("diff")(diff)
 app.command("lag")(lag)
 app.command("export")(job_commands.export)
 app.command("copy")(job_commands.copy)
+app.command("salvage")(salvage)
 app.command("load")(job_commands.load)
+app.command("mirror")(backup_commands.mirror)
+app.add_typer(backup_commands.backup_app, name="backup")
+app.command("restore")(restore)
 app.command("clean")(clean_command.clean)
 app.command("delete-records")(cut_commands.delete_records)
 app.command("truncate")(cut_commands.truncate)

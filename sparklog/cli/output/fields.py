@@ -105,7 +105,7 @@ BATCH: Final = RowShape.parse(
     """a batch (--batches)
 topic              string    as in records
 partition          integer?  as in records
-file               string    name of the segment's file
+file               string    name of the segment's file; its path with --replicas merge
 position           integer   byte position in the file
 base_offset        integer?  first offset; null in a damaged wrapper
 last_offset        integer   last offset
@@ -138,8 +138,37 @@ code      string    kind of the finding
 path      string    the file or folder
 position  integer?  byte position in the file
 offset    integer?  offset expected there
-message   string    what is wrong""",
-    "severity/text, position, offset, message/name30=WHAT",
+message   string    what is wrong
+fault     string    the possible cause
+command   string    the command that mends it; see verify --explain""",
+    "severity/text, code/text, position, offset, message/name30=WHAT",
+)
+DIFF: Final = RowShape.parse(
+    """a range or a difference
+topic         string    name of the topic, or of the folder
+partition     integer?  number of the partition
+start_offset  integer?  first offset of the range; null where the difference has no offset
+end_offset    integer?  offset after the range; the first again if damaged bytes held no offset
+kind          string    a range's is equal, missing, divergent, leader-epoch or damaged; see the documentation
+copies        array     for each path a letter, missing or damaged, or the value that differs; null where there is none
+reason        string    damage or error in a few words""",
+    "topic/partition=PARTITION, start_offset=FROM, end_offset=END, kind/text, copies/list, reason/name30",
+)
+DIFF_PARTITIONS: Final = declared_columns(
+    "topic/partition=PARTITION, equal, missing, divergent, leader_epoch=EPOCH, damaged, others"
+)
+DAMAGE: Final = RowShape.parse(
+    """bytes or offsets that cannot be read
+topic         string    name of the topic, or of the folder
+partition     integer?  number of the partition
+file          string    path of the segment's file
+position      integer   of the first byte
+length_bytes  integer   number of bytes; 0 if the file, or its end, is missing
+first_offset  integer   the first offset that they may have held
+end_offset    integer   the offset after the last
+reason        string    the kind of damage""",
+    "topic/name30, partition, file/name30=FILE, position, length_bytes/size=SIZE, first_offset=FROM, end_offset=TO, "
+    "reason/name30=WHAT",
 )
 RECOVERY: Final = RowShape.parse(
     """an action
@@ -158,7 +187,8 @@ rows          integer   number of records; without markers, and aborted ones by 
 log_bytes     integer   about how many bytes of log were read
 topic_id      string?   from partition.metadata
 leader_epoch  integer?  of the last offset, from leader-epoch-checkpoint
-files         array     path (in the target), bytes, rows and crc32c of each""",
+files         array     path (in the target), bytes, rows and crc32c of each
+lost          array     skipped damage: file, position, length_bytes, first_offset, end_offset, reason of each""",
 )
 COPIED_RANGE: Final = RowShape.parse(
     """a range of offsets
@@ -173,7 +203,8 @@ leader_epoch  integer?  of the last offset, from leader-epoch-checkpoint
 source        string    path of the log directory
 target_topic  string    the topic that it was copied to
 producers_of  string?   names the source whose producers got other ids; null where they kept theirs
-files         array     none""",
+files         array     none
+lost          array     skipped damage: file, position, length_bytes, first_offset, end_offset, reason of each""",
 )
 PLANNED_RANGE: Final = RowShape.parse(
     """a range of a task (--dry-run)
@@ -215,6 +246,30 @@ CLEANED_TOPIC: Final = declared_columns(
     "rewritten_bytes/size=REWRITTEN, new_bytes/size=INTO",
 )
 """The columns of a topic that data was removed from; JSON has each partition."""
+LOG_TO_SALVAGE: Final = RowShape.parse(
+    """a partition that would be salvaged (--dry-run)
+topic      string   name of the topic
+partition  integer  number of the partition
+log_bytes  integer  length of its logs""",
+    "topic/partition=PARTITION, log_bytes/size=LOG",
+)
+SALVAGED_PARTITION: Final = RowShape.parse(
+    """a partition
+topic              string   name of the topic
+partition          integer  number of the partition
+records            integer  how many records were kept, markers included
+batches            integer  how many batches they are in
+log_bytes          integer  length of these batches
+start_offset       integer  log start offset of the copy
+end_offset         integer  log end offset of the copy, exclusive
+high_watermark     integer  high watermark of the copy
+open_transactions  integer  transactions without an end; damage may have taken it
+lost_bytes         integer  how many bytes hold no sound batch
+lost_offsets       integer  how many offsets were lost, at most
+damage             array    the table of damage: file, position, length_bytes, first_offset, end_offset, reason""",
+    "topic/partition=PARTITION, records, batches@2, log_bytes/size=KEPT, start_offset=START@1, end_offset=END@1, "
+    "lost_bytes/size=LOST, lost_offsets=LOST OFFSETS",
+)
 CUT_PARTITION: Final = RowShape.parse(
     """the partition
 topic             string   name of the topic
@@ -225,6 +280,26 @@ end_offset        integer  log end offset, exclusive
 dropped_segments  integer  how many segments go whole
 dropped_offsets   integer  how many offsets the log loses
 dropped_bytes     integer  by how much the logs of its segments get shorter""",
+)
+MIRROR_PASS: Final = RowShape.parse(
+    """a pass of the mirror
+logs            integer  how many logs had changed, and were brought up to their source
+copied_bytes    integer  bytes of batches that were copied
+behind_bytes    integer  bytes that the mirror lacked before
+behind_offsets  integer  offsets that the mirror lacked before
+errors          array    errors of damaged logs, and of logs that changed while they were copied""",
+)
+BACKUP: Final = RowShape.parse(
+    """a backup
+backup_id           string    its id, which is its time
+made_ms             integer   ms since 1970, when it began
+partitions          integer   number of its partitions
+damaged_partitions  integer   how many of them end at damage
+groups              integer   number of consumer groups with committed offsets
+size_bytes          integer   length of its files; backups share bytes
+new_bytes           integer?  bytes of batches that this backup stored; null in a list""",
+    "backup_id/text=BACKUP, made_ms/seconds=MADE (UTC), partitions=PARTS, damaged_partitions=DAMAGED, groups, "
+    "size_bytes/size=SIZE",
 )
 LOADED_PARTITION: Final = RowShape.parse(
     """a partition
@@ -318,15 +393,20 @@ LEDGER_COPIES: Final = (
 _SHAPES: Final = {
     "describe": (DESCRIBED_TOPIC, DESCRIBED_PARTITION, DESCRIBED_SEGMENT),
     "dump": (RECORD, BATCH),
-    "verify": (FINDING,),
+    "verify": (FINDING, DAMAGE),
+    "diff": (DIFF,),
     "recover": (RECOVERY,),
     "export": (EXPORTED_RANGE, PLANNED_RANGE),
     "copy": (COPIED_RANGE, PLANNED_RANGE),
+    "salvage": (SALVAGED_PARTITION, LOG_TO_SALVAGE),
     "clean": (CLEANED_PARTITION,),
     "delete-records": (CUT_PARTITION,),
     "truncate": (CUT_PARTITION,),
     "load": (LOADED_PARTITION, PLANNED_FILE),
     "ledger verify": (LEDGER_FINDING,),
+    "mirror": (MIRROR_PASS,),
+    "backup": (BACKUP,),
+    "backup list": (BACKUP,),
     "lag": (QUERY_LAG,),
     "ledger show": (LEDGER_PARTITION, LEDGER_COMMIT, LEDGER_FILE),
     "topics list": (MANAGED_TOPIC,),

@@ -22,6 +22,7 @@ from sparklog.jobs.named_logs import logs_at
 from sparklog.log.places import PartitionFolder, split_path
 from sparklog.storage.registry import Location
 from sparklog.topic.places.discovery import places_at
+from sparklog.topic.selection import ReplicaOptions
 
 _LOGS_SHOWN_MAX: Final = 5
 _ROWS_AT_ONCE: Final = 200
@@ -39,6 +40,8 @@ class DumpOptions:
         The most rows to print.
     escapes_formulas : bool
         Whether CSV text that a spreadsheet would take for a formula gets a ' before it.
+    replicas : ReplicaOptions
+        Whether a partition that matches in several places is merged.
     """
 
     path: str
@@ -48,6 +51,7 @@ class DumpOptions:
     limit: int | None = None
     has_batches: bool = False
     escapes_formulas: bool = False
+    replicas: ReplicaOptions | None = None
 
     def file(self) -> Location | None:
         """Return the file at the path; None if the path is not a file."""
@@ -66,7 +70,7 @@ class DumpOptions:
         InvalidOptionError
             The path does not have one of the partitions.
         """
-        found = logs_at(self.path).folders
+        found = logs_at(self.path, self.replicas).folders
         there = {folder.partition for folder in found}
         for partition in self.partitions:
             if partition not in there:
@@ -83,8 +87,9 @@ class DumpOptions:
             for rows in _some_at_a_time(batch_rows(log, start, end)):
                 yield rows, rows[-1]["last_offset"] + 1
             return
-        for batch in record_batches(log, start, end, self.wanted.isolation_level, self.wanted.where):
-            yield self.wanted.matching(batch), batch.column("offset")[-1].as_py() + 1
+        wanted = self.wanted
+        for batch in record_batches(log, start, end, wanted.isolation_level, wanted.where, wanted.on_damage):
+            yield wanted.matching(batch), batch.column("offset")[-1].as_py() + 1
 
 
 @dataclass
@@ -130,7 +135,7 @@ def print_dump(options: DumpOptions) -> None:
             return
         logs = [log_of_file(file)]
     else:
-        logs = [log_of_folder(folder) for folder in options.folders()]
+        logs = [log_of_folder(folder, options.wanted.on_damage) for folder in options.folders()]
     refuse_outside(logs, options.wanted)
     output = CountedOutput.of(options)
     offsets = sum(log.layout.end_offset - log.layout.start_offset for log in logs)

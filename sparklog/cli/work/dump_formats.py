@@ -22,7 +22,7 @@ from sparklog.cli.parsing import Format
 from sparklog.errors import InvalidOptionError
 from sparklog.inspect.dump import TIMESTAMP_TYPES, RowDict, record_rows
 from sparklog.inspect.dump_range import DumpedLog
-from sparklog.log.reader import FILE_COLUMN
+from sparklog.log.reads.columns import FILE_COLUMN
 from sparklog.record.format.arrays import array_of, array_of_texts, numbers_of
 from sparklog.values.json_text import (
     base64_of,

@@ -1,14 +1,15 @@
-"""``export`` and ``copy``: parses their options, runs the jobs, and makes rows of the moved or planned ranges."""
+"""``export``, ``copy`` and ``restore``: parses their options, runs the jobs, and makes rows of the ranges."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from functools import partial
 from typing import Any, Final
 
 from sparklog.cli.output import render, tables
-from sparklog.cli.output.fields import COPIED_TOPICS, EXPORTED_TOPICS, PLANNED_RANGE
+from sparklog.cli.output.fields import COPIED_TOPICS, DAMAGE, EXPORTED_TOPICS, PLANNED_RANGE
 from sparklog.cli.output.progress import job_progress
 from sparklog.cli.output.text import bytes_text, counted
 from sparklog.errors import InvalidOptionError, SeglogError
@@ -16,6 +17,8 @@ from sparklog.jobs.copy.arguments import CopySummary
 from sparklog.jobs.copy.arguments import copy as run_copy
 from sparklog.jobs.export.arguments import ExportSummary
 from sparklog.jobs.export.arguments import export as run_export
+from sparklog.jobs.restore.arguments import RestoreSummary
+from sparklog.jobs.restore.arguments import restore as run_restore
 from sparklog.jobs.run.job import OF_ONE_PARTITION
 from sparklog.jobs.source import LogSource, source_of
 from sparklog.log.clock import iso_milliseconds
@@ -25,8 +28,9 @@ from sparklog.topic.places.discovery import named
 from sparklog.topic.places.ranges import ReadRange
 from sparklog.topic.selection import Selection
 
-Summary = ExportSummary | CopySummary
+Summary = ExportSummary | CopySummary | RestoreSummary
 
+_DAMAGE_SHOWN_MAX: Final = 100
 _NOT_SHOWN: Final = ("kind", "log_id", "end_batch")
 """Fields of a ledger that only the next run needs."""
 
@@ -49,11 +53,26 @@ def export(sources: Sequence[str], target: str, options: Mapping[str, Any], *, a
 
 def copy(sources: Sequence[str], target: str, options: Mapping[str, Any], *, as_json: bool) -> bool:
     """Copy logs; otherwise like `export`, with the options of `sparklog.jobs.copy.arguments.copy`."""
-    run = partial(run_copy, sources, target, **options)
+    return _run_copy(partial(run_copy, sources, target, **options), "copying", target, options, as_json=as_json)
+
+
+def restore(source: str, target: str, options: Mapping[str, Any], *, as_json: bool) -> bool:
+    """Restore logs; otherwise like `copy`, with the options of `sparklog.jobs.restore.arguments.restore`."""
+    return _run_copy(partial(run_restore, source, target, **options), "restoring", target, options, as_json=as_json)
+
+
+def _run_copy(
+    run: Callable[..., CopySummary | RestoreSummary],
+    verb: str,
+    target: str,
+    options: Mapping[str, Any],
+    *,
+    as_json: bool,
+) -> bool:
     if options["dry_run"]:
         pieces = [(task.number, each.range, each.moved.log_bytes) for task in run().planned for each in task.pieces]
         return _print_plan(pieces, [], as_json=as_json)
-    return _run(run, "copying", target, COPIED_TOPICS, as_json=as_json)
+    return _run(run, verb, target, COPIED_TOPICS, as_json=as_json)
 
 
 def _run(
@@ -68,13 +87,24 @@ def _run(
             render.complain("error", str(each))
         render.complain("note", f"'sparklog ledger show {target}' says how far each partition was moved")
         return False
+    if summary.lost:
+        lost_bytes = sum(each.length_bytes for each in summary.lost)
+        stretches = counted(len(summary.lost), "damaged place")
+        render.complain("warning", f"{stretches} could not be read, {bytes_text(lost_bytes)}; the ledger has them all")
     if as_json:
         render.put_rows(_moved_rows(summary))
         return True
+    if summary.lost:
+        tables.table(DAMAGE.columns, [asdict(each) for each in summary.lost[:_DAMAGE_SHOWN_MAX]])
+        if len(summary.lost) > _DAMAGE_SHOWN_MAX:
+            render.say(f"... and {len(summary.lost) - _DAMAGE_SHOWN_MAX} more: 'sparklog ledger verify {target}'")
+        render.say()
     rows = _topic_rows(summary)
     if rows:
         tables.table(columns, rows)
     render.say(_sentence(summary, time.monotonic() - began))
+    if isinstance(summary, RestoreSummary) and summary.cluster_id is not None:
+        render.say(f"the directories are formatted for a node of cluster {summary.cluster_id}")
     if isinstance(summary, CopySummary) and summary.replaced_batches:
         render.say(
             f"batches that got a producer id which no cluster reaches: {summary.replaced_batches:,}. New producers of "
@@ -168,7 +198,10 @@ def _moved_rows(summary: Summary) -> Iterator[dict[str, Any]]:
     for each in summary.moved:
         row = each.to_json()
         files = [{name: value for name, value in file.items() if name != "staged"} for file in row["files"]]
-        yield {name: value for name, value in row.items() if name not in _NOT_SHOWN} | {"files": files}
+        yield {name: value for name, value in row.items() if name not in _NOT_SHOWN} | {
+            "files": files,
+            "lost": row.get("lost", []),
+        }
 
 
 def _topic_rows(summary: Summary) -> list[dict[str, Any]]:
@@ -188,6 +221,11 @@ def _topic_rows(summary: Summary) -> list[dict[str, Any]]:
 
 
 def _sentence(summary: Summary, seconds: float) -> str:
+    if isinstance(summary, RestoreSummary):
+        if not summary.moved:
+            return "no records were left to restore; every log of the source is there"
+        records = counted(summary.rows, "record")
+        return f"{records} of {counted(summary.partitions, 'partition')} restored in {seconds:.1f} s"
     if not summary.moved:
         return "nothing new to move"
     files = f" to {counted(summary.files, 'file')}" if isinstance(summary, ExportSummary) else ""

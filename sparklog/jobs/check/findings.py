@@ -19,6 +19,7 @@ FindingKind = Literal[
     "doubled",
     "overlap",
     "gap",
+    "lost",
     "unknown",
     "staged",
     "rewritten",
@@ -36,7 +37,8 @@ class LedgerFinding:
         ``ledger`` is damaged; a file is ``missing``, ``unfinished`` (the next run puts it in its place), of another
         ``size``, ``checksum`` or number of ``rows``, ``doubled`` (two ranges name it), ``unknown`` to the ledger,
         ``staged`` by a run that is active or dead, or ``foreign``, such as a link; ranges of a partition have an
-        ``overlap`` or a ``gap``; others have ``rewritten`` a table, so that its rows cannot be checked.
+        ``overlap`` or a ``gap``, or had damage whose records are ``lost``; others have ``rewritten`` a table, so that
+        its rows cannot be checked.
     path : str
         The path of the file, or of the ledger.
     reason : str
@@ -50,12 +52,16 @@ class LedgerFinding:
     @property
     def is_damage(self) -> bool:
         """Whether rows may be lost, doubled or changed; otherwise the finding is only worth knowing."""
-        return self.kind not in ("gap", "staged", "unfinished", "rewritten")
+        return self.kind not in ("gap", "lost", "staged", "unfinished", "rewritten")
 
 
 def unjoined_ranges(commit: LedgerCommit, last: dict[TopicPartition, Moved], path: str) -> Iterator[LedgerFinding]:
-    """Yield the gaps and overlaps between ranges of a partition."""
+    """Yield the gaps and overlaps between ranges of a partition, and the damage that they had."""
     for moved in commit.moved:
+        for stretch in moved.lost:
+            lost = f"offsets [{stretch.first_offset}, {stretch.end_offset}) of {moved.topic_partition}"
+            where = f"position {stretch.position}, {stretch.length_bytes:,} bytes"
+            yield LedgerFinding("lost", stretch.file, f"{lost} could not be read ({where}): {stretch.reason}")
         before = last.get(moved.topic_partition)
         last[moved.topic_partition] = moved
         if before is None or before.end_offset == moved.start_offset:

@@ -104,9 +104,13 @@ def copy(
         The error of the first partition that cannot be copied, with further errors in ``others``; nothing was copied.
     """
     options, selection = taken(LogJobOptions, shared), taken(Selection, shared)
+    if selection.on_damage == "best_effort":
+        raise InvalidOptionError("a copy takes whole batches with right checksums: on_damage is fail or skip")
     runner = runner_of(options.processes, options.spark)
     # One source per path: the same partition may be in several.
-    sources = [source_of(path, selection) for path in paths_of(source)]
+    paths = paths_of(source)
+    # Replicas in several directories are one source.
+    sources = [source_of(each, selection) for each in ([paths] if selection.merges_replicas else paths)]
     folders = check_sources(sources)
     _refuse_absent(renames or {}, {named(folder).topic for folder in folders})
     location = place_at(target, "target")
@@ -140,7 +144,7 @@ def copy(
     copied = (each for result in results for each in result.moved)
     return CopySummary(
         job.run_id,
-        in_order(each for each in copied if each.end_offset > each.start_offset),
+        in_order(each for each in copied if not each.is_empty),
         replaced_batches=sum(result.replaced_batches for result in results),
     )
 

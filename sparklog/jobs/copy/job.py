@@ -33,22 +33,24 @@ from sparklog.jobs.run.exclusive import exclusive
 from sparklog.jobs.run.job import Amount, PiecesTask, Report
 from sparklog.jobs.run.options import LogJobOptions
 from sparklog.jobs.run.shares import task_slices
-from sparklog.jobs.source import reading
+from sparklog.jobs.source import adjacent_batches, reading
 from sparklog.log import files
 from sparklog.log.config import LogConfig
 from sparklog.log.layout import read_layout
 from sparklog.log.places import LogDirectory
 from sparklog.log.scans.of_range import scan_range
+from sparklog.log.scans.sound_range import scan_range_past_damage
 from sparklog.log.segment import Segment
 from sparklog.log.windows import Window
 from sparklog.record.codecs.table import codec_named
 from sparklog.storage.registry import Location
-from sparklog.topic.places.ranges import ReadRange
+from sparklog.topic.found_damage import FoundDamage
+from sparklog.topic.quarantine import Quarantine
 from sparklog.topic.write.commit import CommitRequest, commit
 from sparklog.topic.write.configs import StoredConfigs, changed_properties, topic_config
 from sparklog.topic.write.target import find_target
 from sparklog.write.commit_plan import OffsetBounds, PartitionChange
-from sparklog.write.copied import BatchTaker
+from sparklog.write.copied import BatchTaker, cut_window
 from sparklog.write.staged_files import StagedRun
 from sparklog.write.staging import COPIED_SHARE_MAX, TaskStage
 
@@ -103,6 +105,8 @@ class CopyJob:
         Whether producers keep their ids, even if the target may be another cluster's.
     codec : str or None
         Kafka's name of the codec that batches get; None keeps the codec of each.
+    cuts_batches : bool
+        Whether the end of a range cuts the batch that holds it, which is written again without its last records.
     since_last : bool
         Whether to skip ranges that were copied before, by the ledger.
     brought : mapping of str to mapping of str to str
@@ -127,6 +131,7 @@ class CopyJob:
     keeps_offsets: bool = False
     keeps_producers: bool = False
     codec: str | None = None
+    cuts_batches: bool = False
     since_last: bool = True
     brought: StoredConfigs = field(default_factory=dict)
     workers: int = 1
@@ -147,6 +152,11 @@ class CopyJob:
     @property
     def directory(self) -> LogDirectory:
         return LogDirectory(*self.target)
+
+    @property
+    def _quarantine(self) -> Quarantine | None:
+        # Each source has the same selection.
+        return self.sources[0].logs.quarantine
 
     def held(self) -> AbstractContextManager[None]:
         if find_target(self.target, None, None, has_topic_column=True).topic is not None:
@@ -172,6 +182,7 @@ class CopyJob:
                 since_last=self.since_last,
                 task_bytes=self.options.task_bytes,
                 workers=self.workers,
+                cuts_batches=self.cuts_batches,
             )
             for source in self.sources:
                 planned.add(source)
@@ -212,9 +223,11 @@ class CopyJob:
             decompressed_bytes_max=config.max_decompressed_message_bytes,
         )
         rows = log_bytes = with_producer = 0
-        if of_log.size > 0:
-            for segment, window in _scanned(of_log):
-                batches = taker.take(segment, window, stage.end_offset(piece.target))
+        damage = FoundDamage(self._quarantine)
+        if of_log.size > 0 or piece.damage is not None:
+            for segment, window in _scanned(piece, damage):
+                left = window if piece.cut_offset is None else cut_window(segment, window, piece.cut_offset)
+                batches = taker.take(segment, left, stage.end_offset(piece.target))
                 if batches is None:
                     continue
                 stage.append(batches, [piece.target], [len(batches.headers)], self.now_ms, config)
@@ -222,7 +235,7 @@ class CopyJob:
                 rows, log_bytes = rows + more.records, log_bytes + more.size_bytes
                 with_producer += int((batches.headers.column("producer_id") >= 0).sum())
                 report(more)
-        moved = replace(piece.moved, rows=rows, log_bytes=log_bytes)
+        moved = replace(piece.moved, rows=rows, log_bytes=log_bytes, lost=damage.rows)
         return moved, with_producer if moved.producers_of is not None else 0
 
     def _config_of(self, piece: CopyPiece) -> LogConfig:
@@ -230,18 +243,23 @@ class CopyJob:
 
     def commit(self, results: Sequence[Copied]) -> None:
         """Make all staged batches visible, and record them in the ledger, at once."""
-        bounds = {target: each for result in results for target, each in result.bounds}
-        if not bounds:
-            return
+        if any(result.bounds for result in results):
+            staged = [each for result in results for each in result.staged]
+            commit(self.request(results), staged, self.now_ms, is_held=True)
+
+    def request(
+        self, results: Sequence[Copied], name: str = _NAME, entries: Sequence[LedgerEntry] = ()
+    ) -> CommitRequest:
+        """Describe the commit of some results, with the name of the job and more entries for the ledger."""
         ledger = read_ledger(self.directory.storage, self.directory.file(files.JOBS_LEDGER))
-        moved = [each for result in results for each in result.moved if each.end_offset > each.start_offset]
+        moved = [each for result in results for each in result.moved if not each.is_empty]
         replaced = {files.TOPICS_PROPERTIES: changed_properties(self.directory, self.brought)} if self.brought else {}
 
         def lines(changes: Mapping[str, PartitionChange]) -> bytes:
-            entries: list[LedgerEntry] = [*moved, *landed_of(self.directory, changes)]
-            return encode_commit(ledger.next_number, _NAME, self.run_id, self.now_ms, entries)
+            whole: list[LedgerEntry] = [*entries, *moved, *landed_of(self.directory, changes)]
+            return encode_commit(ledger.next_number, name, self.run_id, self.now_ms, whole)
 
-        job = CommitRequest(
+        return CommitRequest(
             job_id=self.run_id,
             directory=self.directory,
             config=self.config,
@@ -249,12 +267,18 @@ class CopyJob:
             replaced=replaced,
             appended={files.JOBS_LEDGER: lines},
             append_positions={files.JOBS_LEDGER: ledger.size_bytes},
-            bounds=bounds,
+            bounds={target: each for result in results for target, each in result.bounds},
             stored=self.stored,
         )
-        commit(job, [each for result in results for each in result.staged], self.now_ms, is_held=True)
 
 
-def _scanned(of_log: ReadRange) -> Iterator[tuple[Segment, Window]]:
+def _scanned(piece: CopyPiece, damage: FoundDamage) -> Iterator[tuple[Segment, Window]]:
+    """Yield the batches of a piece; if damage is skipped, only sound ones, without bytes between them."""
+    folder, bounds = piece.range.folder, (piece.range.start_offset, piece.range.end_offset)
     with reading():
-        yield from scan_range(read_layout(of_log.folder), of_log.start_offset, of_log.end_offset, is_checked=True)
+        if piece.damage is None:
+            yield from scan_range(read_layout(folder), *bounds, is_checked=True)
+            return
+        parts = scan_range_past_damage(read_layout(folder, "skip"), *bounds)
+        for segment, window in damage.pass_on(parts, folder.storage, piece.damage.holds):
+            yield from ((segment, run) for run in adjacent_batches(window))

@@ -6,24 +6,22 @@ staged, except for reasons that only the other batches show.
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 
 from sparklog.errors import DataLossError, InvalidOptionError
 from sparklog.inspect.describe import describe_directory
+from sparklog.jobs.copy.whole_batches import base_offset_at, whole_batches
 from sparklog.jobs.landing import lost_since
 from sparklog.jobs.ledger import Landed, Moved, commits
-from sparklog.jobs.source import LogSource, Selected, piece_bytes_max
+from sparklog.jobs.source import DamageSpan, LogSource, Selected, piece_bytes_max
 from sparklog.log import files
 from sparklog.log.checkpoints import parse_leader_epochs, parse_topic_id
+from sparklog.log.damage_rows import OnDamage
 from sparklog.log.files import TopicPartition, checked_partition
-from sparklog.log.layout import PartitionLayout, cut_at, read_layout
+from sparklog.log.layout import PartitionLayout, read_layout
 from sparklog.log.log_identity import read_log_id
 from sparklog.log.places import LogDirectory, PartitionFolder
-from sparklog.log.scans.of_range import refuse_damaged_end
-from sparklog.log.segment import OpenSegment
 from sparklog.log.transactions import last_stable_offset
-from sparklog.record.batches.wrappers import last_offset_inside
 from sparklog.topic.places.discovery import named
 from sparklog.topic.places.ranges import ReadRange, cut_by_bytes
 from sparklog.write.commit_plan import OffsetBounds
@@ -62,6 +60,12 @@ class CopyPiece:
         The start and end that the target log must get.
     moved : Moved
         The entry for the ledger, without the counts.
+    damage : DamageSpan or None
+        The damage that is recorded with the range; None if damage is not skipped.
+    cut_offset : int or None
+        The records from this offset on are left out of the last batch; None copies the batch whole.
+    is_last : bool
+        Whether it is the last piece of its log.
     """
 
     range: ReadRange
@@ -70,6 +74,9 @@ class CopyPiece:
     origin: Origin
     bounds: OffsetBounds
     moved: Moved
+    damage: DamageSpan | None = None
+    cut_offset: int | None = None
+    is_last: bool = True
 
     @property
     def name(self) -> str:
@@ -125,7 +132,7 @@ class CopyPlan:
     ----------
     directory : LogDirectory
         The target.
-    keeps_offsets, keeps_producers, since_last : bool
+    keeps_offsets, keeps_producers, since_last, cuts_batches : bool
         See `sparklog.jobs.copy.job.CopyJob`.
     task_bytes, workers : int
         Limits for pieces: no larger than a task, and some for each worker.
@@ -145,11 +152,12 @@ class CopyPlan:
         since_last: bool,
         task_bytes: int,
         workers: int,
+        cuts_batches: bool = False,
     ) -> None:
         self.pieces: list[CopyPiece] = []
         self._targets: set[str] = set()
         self._directory, self._keeps_offsets, self._keeps_producers = directory, keeps_offsets, keeps_producers
-        self._task_bytes, self._workers = task_bytes, workers
+        self._task_bytes, self._workers, self._cuts_batches = task_bytes, workers, cuts_batches
         # A dry run does not create it.
         storage, path = directory.storage, directory.path
         there = storage.names(path) if storage.is_folder(path) else ()
@@ -201,15 +209,19 @@ class CopyPlan:
             raise damage[0]
         ranges = {each.range.topic_partition: each for each in selected}
         bytes_max = piece_bytes_max(selected, self._task_bytes, self._workers)
+        selection, skips_damage = source.logs.selection, source.logs.skips_damage
         for folder in folders:
             found = ranges.get(named(folder))
             landing = self._landing(folder, source.target_of(named(folder)))
             if found is None or found.layout is None:
-                self._add_empty(folder, landing)
-            else:
-                is_committed = source.logs.selection.isolation_level == "read_committed"
-                whole = self._whole_batches(found.range, found.layout, is_committed=is_committed)
-                self._add(found, whole, found.layout, landing, bytes_max, moved.get(named(folder)))
+                self._add_empty(folder, landing, selection.on_damage)
+                continue
+            is_committed = selection.isolation_level == "read_committed"
+            whole = whole_batches(found.range, found.layout, is_committed=is_committed, skips_damage=skips_damage)
+            of_log, cut_offset = found.layout, found.range.end_offset if self._cuts_batches else None
+            found = replace(found, range=whole)
+            last = moved.get(named(folder))
+            self._add(found, of_log, landing, bytes_max, last, cut_offset, skips_damage=skips_damage)
 
     def _refuse_lost(self, folder: PartitionFolder, landed: tuple[Landed, ...]) -> None:
         lost = lost_since(self._directory, landed)
@@ -290,15 +302,16 @@ class CopyPlan:
             return None
         return (before and before.producers_of) or found.topic_id or found.log_id or source.directory.path
 
-    def _add_empty(self, folder: PartitionFolder, landing: _Landing) -> None:
+    def _add_empty(self, folder: PartitionFolder, landing: _Landing, on_damage: OnDamage = "fail") -> None:
         """Create the target partition even if no batch is copied; with kept offsets it starts where the source does."""
         if not landing.is_new or landing.folder.name in self._targets:
             return
-        layout = read_layout(folder)
-        if self._keeps_offsets and layout.start_offset == layout.end_offset > 0:
-            landing.bounds = OffsetBounds(layout.start_offset, layout.end_offset)
-            landing.end_offset = layout.end_offset
-        nothing = ReadRange(folder, layout.end_offset, layout.end_offset, layout.end_offset)
+        layout = read_layout(folder, on_damage)
+        end = layout.end_offset
+        if self._cuts_batches or (self._keeps_offsets and layout.start_offset == end > 0):
+            end = landing.end_offset = layout.start_offset
+            landing.bounds = OffsetBounds(end, end)
+        nothing = ReadRange(folder, end, end, end)
         moved = Moved(folder.topic, folder.partition or 0, nothing.start_offset, nothing.end_offset, 0, 0)
         origin = Origin(folder.location)
         self._put(CopyPiece(nothing, landing.folder.name, landing.end_offset, origin, landing.bounds, moved))
@@ -310,47 +323,40 @@ class CopyPlan:
     def _add(
         self,
         found: Selected,
-        whole: ReadRange,
         layout: PartitionLayout,
         landing: _Landing,
         bytes_max: int,
         before: Moved | None,
+        cut_offset: int | None,
+        *,
+        skips_damage: bool,
     ) -> None:
+        whole = found.range
         if whole.size <= 0:
-            self._add_empty(layout.folder, landing)
-            return
-        keeps_offsets, first_offset = self._keeps_offsets, _base_offset_at(layout, whole.start_offset)
+            self._add_empty(layout.folder, landing, "skip" if skips_damage else "fail")
+            if not (skips_damage and found.has_unread_end):
+                return
+        keeps_offsets = self._keeps_offsets
+        first_offset = base_offset_at(layout, whole.start_offset, skips_damage=skips_damage)
         self._bound(first_offset, whole.end_offset, layout, landing)
         origin = Origin(layout.path, before is not None, keeps_offsets, landing.leader_epoch)
         producers_of = self._producers_of(found, landing, before)
         shift = 0 if keeps_offsets else landing.end_offset - first_offset
         base_offset = first_offset + shift
-        for piece, log_bytes in cut_by_bytes(whole, layout, bytes_max):
+        for piece, log_bytes in cut_by_bytes(whole, layout, bytes_max) or [(whole, 0)]:
             at, epoch = piece.topic_partition, found.leader_epoch(piece.end_offset)
             moved = Moved(
                 at.topic, at.partition, piece.start_offset, piece.end_offset, 0, log_bytes, found.topic_id, epoch,
                 source=layout.folder.directory.path, target_topic=landing.folder.topic, producers_of=producers_of,
                 log_id=found.log_id, end_batch=found.identity(piece.end_offset).end_batch,
             )  # fmt: skip
-            self._put(CopyPiece(piece, landing.folder.name, base_offset, origin, landing.bounds, moved))
+            damage = found.damage_of(piece) if skips_damage else None
+            is_last = piece.end_offset == whole.end_offset
+            of_piece = (piece, landing.folder.name, base_offset, origin, landing.bounds, moved)
+            self._put(CopyPiece(*of_piece, damage, cut_offset if is_last else None, is_last))
             # If a piece was cut within a batch, the batch begins before the next piece; then kept offsets do too.
             base_offset = first_offset if keeps_offsets else piece.end_offset + shift
         landing.end_offset, landing.is_empty = whole.end_offset + shift, False
-
-    def _whole_batches(self, wanted: ReadRange, layout: PartitionLayout, *, is_committed: bool) -> ReadRange:
-        """Widen a range to the batch at its end; if only decided transactions are copied, cut others off."""
-        start, end = wanted.start_offset, wanted.end_offset
-        if end == layout.end_offset:
-            refuse_damaged_end(layout)
-        elif end > start:
-            end = _end_offset_at(layout, end - 1)
-        while is_committed and start < end < layout.end_offset:
-            # A transaction decided before the last stable offset may have its marker after it, as within a log.
-            stable_offset = last_stable_offset(cut_at(layout, end))
-            if stable_offset == end:
-                break
-            end = stable_offset
-        return wanted.within(start, max(start, end))
 
     def _bound(self, first_offset: int, end_offset: int, layout: PartitionLayout, landing: _Landing) -> None:
         """Set the start and end that the target log must get; raise if it cannot have them."""
@@ -381,31 +387,3 @@ def _topic_id_of(folder: PartitionFolder) -> str | None:
     path = folder.file(files.PARTITION_METADATA)
     data = folder.storage.read_small(path)
     return None if data is None else parse_topic_id(data, path)
-
-
-def _base_offset_at(layout: PartitionLayout, offset: int) -> int:
-    """Return the first offset of the batch that holds an offset, or the offset itself if no batch does."""
-    with _segment_at(layout, offset) as log:
-        header = None if log is None else log.first_batch_from(offset)
-        if log is None or header is None:
-            return offset
-        base_offset = int(header.column("base_offset")[0])
-        if header.column("record_count")[0] < 0 and header.column("magic")[0] == 1:
-            inside = last_offset_inside(log.read(header).batch(0))
-            base_offset -= inside or 0
-    return min(base_offset, offset)
-
-
-def _end_offset_at(layout: PartitionLayout, offset: int) -> int:
-    """Return the offset after the batch that holds an offset, or the next offset if no batch does."""
-    with _segment_at(layout, offset) as log:
-        header = None if log is None else log.first_batch_from(offset)
-    if header is None or header.column("base_offset")[0] > offset:
-        return offset + 1
-    return int(header.column("last_offset")[0]) + 1
-
-
-def _segment_at(layout: PartitionLayout, offset: int) -> OpenSegment | nullcontext[None]:
-    if not layout.segments or offset >= layout.end_offset:
-        return nullcontext()
-    return layout.segments[layout.segment_of(offset)].open()

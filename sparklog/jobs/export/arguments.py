@@ -23,12 +23,12 @@ from sparklog.jobs.targets.iceberg import IcebergTarget
 from sparklog.jobs.targets.outputs import FOLDERS, PARTITION_BY
 from sparklog.jobs.targets.targets import TableFolder, Target
 from sparklog.log.clock import wall_clock_ms
+from sparklog.log.damage_rows import UnknownFate
 from sparklog.log.properties import taken
-from sparklog.record.format.schema import chosen_columns
 from sparklog.storage.capabilities import to_writable
 from sparklog.storage.registry import PathText
 from sparklog.topic.places.discovery import place_at
-from sparklog.topic.reader import TOPIC_DEFAULT_COLUMNS, TOPIC_SCHEMA
+from sparklog.topic.reader import topic_schema_of
 from sparklog.topic.selection import Selection
 
 _TABLE_FORMATS: Final = ("delta", "iceberg")
@@ -80,6 +80,7 @@ def export(
     adopt: bool = False,
     row_group_rows: int = ROW_GROUP_ROWS,
     commit_interval_ms: int = COMMIT_INTERVAL_MS,
+    unknown: UnknownFate = "drop",
     **shared: Unpack[MoveArguments],
 ) -> ExportSummary:
     """Export the records of partition logs to files of a table. Records exported by an earlier run are skipped.
@@ -132,6 +133,9 @@ def export(
         The largest number of rows of a row group of Parquet, or a batch of Arrow.
     commit_interval_ms : int
         The time after which finished files become visible.
+    unknown : {"drop", "keep"}
+        With skipped damage and read_committed: whether records of a transaction whose marker may be lost are left out,
+        and recorded as lost, or exported.
 
     Returns
     -------
@@ -156,12 +160,18 @@ def export(
         if not isinstance(written_as, CsvFormat):
             raise InvalidOptionError(f"escape_formulas is of CSV, and the format is {written_as.name}")
         written_as = replace(written_as, escapes_formulas=True)
-    default_columns = [name for name in TOPIC_DEFAULT_COLUMNS if written_as.holds_bytes or name != "headers"]
+    selection = taken(Selection, shared)
+    is_best_effort = selection.on_damage == "best_effort"
+    default_columns = [
+        name
+        for name in topic_schema_of(None, is_best_effort=is_best_effort).names
+        if written_as.holds_bytes or name != "headers"
+    ]
     job = ExportJob(
-        source=source_of(source, taken(Selection, shared), where, adopts=adopt),
+        source=source_of(source, selection, where, adopts=adopt),
         target=_target(target, format, table, catalog, options.lock_timeout_seconds),
         format=written_as,
-        columns=chosen_columns(columns, default_columns, TOPIC_SCHEMA.names),
+        columns=tuple(topic_schema_of(columns or default_columns, is_best_effort=is_best_effort).names),
         partition_by=_checked_folders(partition_by),
         decoding=parse_decoding(
             key_format,
@@ -177,14 +187,17 @@ def export(
         workers=runner.workers,
         options=options,
         row_group_rows=row_group_rows,
+        unknown=unknown,
     )
+    if unknown != "drop" and job.policy.is_fail:
+        raise InvalidOptionError("unknown is about transactions whose markers are lost: set on_damage to skip as well")
     job.check()
     if adopt and isinstance(job.target, TableFolder) and not options.dry_run:
         adopt_files(job.target, job.table(), job.run_id, job.now_ms)
     if options.dry_run:
         return ExportSummary(job.run_id, (), tuple(job.plan()))
     moved = [each for result in run_job(job, runner, options.watch, commit_interval_ms) for each in result]
-    return ExportSummary(job.run_id, in_order(moved))
+    return ExportSummary(job.run_id, in_order(each for each in moved if not each.is_empty))
 
 
 def _file_format(wanted: str | FileFormat) -> FileFormat:

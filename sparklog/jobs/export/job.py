@@ -31,25 +31,25 @@ from sparklog.jobs.ledger import Moved, Settings
 from sparklog.jobs.run.job import OF_ONE_PARTITION, Amount, PartlyDoneError, PiecesTask, Report
 from sparklog.jobs.run.options import LogJobOptions
 from sparklog.jobs.run.shares import task_slices
-from sparklog.jobs.source import LogSource, Selected, piece_bytes_max, reading, refuse_nested
+from sparklog.jobs.source import DamageSpan, LogSource, Selected, piece_bytes_max, reading, refuse_nested
 from sparklog.jobs.targets.adopting import known_by_files
 from sparklog.jobs.targets.outputs import DEAD_LETTER, PARTITION_BY, Layout, Outputs
 from sparklog.jobs.targets.targets import TableFolder, TableShape, Target
+from sparklog.log.damage_rows import DamagePolicy, UnknownFate
 from sparklog.log.files import TopicPartition
 from sparklog.log.layout import PartitionLayout, read_layout
 from sparklog.log.log_identity import LogIdentity, identity_at
 from sparklog.log.places import LogDirectory, is_within
 from sparklog.log.reader import LogReader
 from sparklog.record.decode.columns import DecodeLimits
-from sparklog.record.format.schema import selector
+from sparklog.topic.found_damage import FoundDamage
 from sparklog.topic.places.ranges import ReadRange, cut_by_bytes
-from sparklog.topic.reader import TOPIC_DEFAULT_COLUMNS, TOPIC_SCHEMA, of_partition
+from sparklog.topic.reader import TOPIC_DEFAULT_COLUMNS, of_partition, topic_schema_of
 from sparklog.values.spec import DecoderSpec
 
 _THREADS_BYTES_MAX: Final = 1 << 29
 _BULK_FORMATS: Final = (ParquetFormat, ArrowFormat)
 
-_schema_of: Final = selector(TOPIC_SCHEMA)
 _LIMITS: Final = DecodeLimits(chunk_bytes=1 << 20, output_bytes_max=1 << 23)
 
 
@@ -63,12 +63,15 @@ class ExportPiece:
         The bytes of log in the range, about.
     identity : LogIdentity
         The identity of the log at the end of the range, when it was planned.
+    damage : DamageSpan
+        The damage that is recorded with the range.
     """
 
     range: ReadRange
     log_bytes: int
     identity: LogIdentity
     leader_epoch: int | None
+    damage: DamageSpan = field(default_factory=DamageSpan)
 
     @property
     def name(self) -> str:
@@ -124,8 +127,13 @@ class ExportJob:
     options: LogJobOptions = field(default_factory=LogJobOptions)
     row_group_rows: int = ROW_GROUP_ROWS
     row_group_bytes: int = ROW_GROUP_BYTES
+    unknown: UnknownFate = "drop"
 
     commits_as_it_goes = True
+
+    @property
+    def policy(self) -> DamagePolicy:
+        return DamagePolicy(self.source.selection.on_damage, self.unknown)
 
     @property
     def threads_bytes_max(self) -> int:
@@ -170,8 +178,14 @@ class ExportJob:
         for each in selected:
             if each.layout is not None:
                 yield [
-                    ExportPiece(piece, log_bytes, each.identity(piece.end_offset), each.leader_epoch(piece.end_offset))
-                    for piece, log_bytes in cut_by_bytes(each.range, each.layout, bytes_max)
+                    ExportPiece(
+                        piece,
+                        log_bytes,
+                        each.identity(piece.end_offset),
+                        each.leader_epoch(piece.end_offset),
+                        each.damage_of(piece),
+                    )
+                    for piece, log_bytes in cut_by_bytes(each.range, each.layout, bytes_max) or [(each.range, 0)]
                 ]
 
     def run(self, task: ExportTask, report: Report) -> tuple[Moved, ...]:
@@ -199,7 +213,7 @@ class ExportJob:
         return tuple(found)
 
     def commit(self, results: Sequence[tuple[Moved, ...]]) -> None:
-        moved = [each for result in results for each in result]
+        moved = [each for result in results for each in result if not each.is_empty]
         if moved:
             self.target.commit(moved, self.table(), self.run_id, self.now_ms)
 
@@ -207,12 +221,13 @@ class ExportJob:
         self, piece: ExportPiece, decoder: RecordDecoder, table: TableShape, staged_name: str, report: Report
     ) -> Moved:
         whole = piece.range
+        found = FoundDamage(self.source.quarantine)
         beside = DEAD_LETTERS if self.format.holds_bytes else DEAD_LETTERS_AS_TEXT
         with (
             Outputs(self._layout(table.schema, self.partition_by), self.target, whole, staged_name) as outputs,
             Outputs(self._layout(beside, ()), self.target, whole, f"{staged_name}-d", DEAD_LETTER) as set_aside,
         ):
-            for batch in self._batches(piece, report):
+            for batch in self._batches(piece, found, report):
                 rows, dead_letters = decoder.decode(batch, whole.topic_partition, table.times_ms)
                 outputs.append(rows)
                 if dead_letters is not None:
@@ -230,30 +245,29 @@ class ExportJob:
             dead_letters=dead_files,
             log_id=piece.identity.log_id,
             end_batch=piece.identity.end_batch,
+            lost=found.rows,
         )
 
     def _layout(self, schema: pa.Schema, partition_by: tuple[str, ...]) -> Layout:
         return Layout(self.format, schema, partition_by, self.row_group_rows, self.row_group_bytes)
 
-    def _batches(self, piece: ExportPiece, report: Report) -> Iterator[pa.RecordBatch]:
-        """Read a range, and report progress by its offsets."""
+    def _batches(self, piece: ExportPiece, damage: FoundDamage, report: Report) -> Iterator[pa.RecordBatch]:
+        """Read a range, and report progress by its offsets; ``damage`` collects skipped stretches."""
         whole, log_bytes = piece.range, piece.log_bytes
-        schema = _schema_of(self._read_columns())
+        schema = self._schema_of(self._read_columns())
         of_log = [name for name in schema.names if name not in TopicPartition._fields]
         told_bytes = 0
         with reading():
-            layout = read_layout(whole.folder)
-        with reading(), LogReader(layout, whole.stable_offset) as log:
+            layout = read_layout(whole.folder, self.policy.on_damage)
+        with reading(), LogReader(layout, whole.stable_offset, self.policy) as log:
             _refuse_gone(whole, log)
             _refuse_replaced(piece, layout)
-            batches = log.batches(
-                whole.start_offset,
-                whole.end_offset,
-                of_log,
-                self.source.selection.isolation_level,
-                _LIMITS,
-                where=self.source.where,
-            )
+            wanted = (whole.start_offset, whole.end_offset, of_log, self.source.selection.isolation_level, _LIMITS)
+            if self.policy.is_fail:
+                batches = log.batches(*wanted, where=self.source.where)
+            else:
+                parts = log.batches_and_damage(*wanted, self.source.where, self.policy.on_damage)
+                batches = damage.pass_on(parts, whole.folder.storage, piece.damage.holds)
             for batch in of_partition(batches, whole.topic_partition, schema):
                 if not batch.num_rows:
                     continue
@@ -271,7 +285,10 @@ class ExportJob:
 
     def _decoder(self) -> RecordDecoder:
         folders = () if self.target.keeps_columns else self.partition_by
-        return RecordDecoder(self.decoding, _schema_of(tuple(name for name in self.columns if name not in folders)))
+        return RecordDecoder(self.decoding, self._schema_of([name for name in self.columns if name not in folders]))
+
+    def _schema_of(self, columns: Sequence[str]) -> pa.Schema:
+        return topic_schema_of(columns, is_best_effort=self.policy.is_best_effort)
 
     def file_schema(self) -> pa.Schema:
         """Return the columns of the files: the wanted ones, decoded, except those that are folders."""

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sparklog.jobs.ledger import LedgerCommit, Moved, MovedFile
+from sparklog.jobs.ledger import LedgerCommit, Moved, MovedFile, lost_of
 from sparklog.jobs.targets.outputs import FileName, parse_file_name
 from sparklog.log.files import TopicPartition
 
@@ -106,4 +106,5 @@ def _moved(at: TopicPartition, mark: Mapping[str, Any], files: Iterable[tuple[Fi
         for name, file in files
         if start <= name.start_offset and name.end_offset <= end
     )
-    return Moved(*at, start, end, int(mark["rows"]), 0, mark.get("topic_id"), mark.get("leader_epoch"), within)
+    rows, topic_id, epoch = int(mark["rows"]), mark.get("topic_id"), mark.get("leader_epoch")
+    return Moved(*at, start, end, rows, 0, topic_id, epoch, within, lost=lost_of(at, mark))

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from sparklog.errors import CorruptCheckpointError
-from sparklog.jobs.ledger import Moved
+from sparklog.jobs.ledger import Moved, lost_of
 from sparklog.jobs.targets.outputs import parse_file_name
 from sparklog.jobs.targets.targets import FOLDER_OF_JOBS, UNFINISHED, own_path
 from sparklog.log.files import TopicPartition
@@ -76,6 +76,9 @@ def to_marks(moved: Iterable[Moved]) -> dict[str, dict[str, Any]]:
             "leader_epoch": each.leader_epoch,
             **each.identity.fields(),
         }
+        lost = [*before.get("lost", ()), *each.to_json().get("lost", ())]
+        if lost:
+            marks[str(each.topic_partition)]["lost"] = lost
     return marks
 
 
@@ -85,5 +88,5 @@ def from_mark(at: TopicPartition, mark: Mapping[str, Any]) -> Moved:
     identity = LogIdentity.of_fields(mark)
     return Moved(
         *at, end_offset, end_offset, 0, 0, identity.topic_id, mark.get("leader_epoch"), log_id=identity.log_id,
-        end_batch=identity.end_batch,
+        end_batch=identity.end_batch, lost=lost_of(at, mark),
     )  # fmt: skip

@@ -8,20 +8,26 @@ the batch that holds it. Without an index, or an entry as early, the start of th
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
-from sparklog.errors import PathNotFoundError
+from sparklog.errors import CorruptBatchError, DiskError, PathNotFoundError, SeglogError
 from sparklog.log import files
 from sparklog.log.index import OffsetEntry, floor_offset, floor_position
 from sparklog.log.layout import PartitionLayout
-from sparklog.log.losses import refuse_cut_after_times
-from sparklog.log.scans.of_range import refuse_replaced
+from sparklog.log.scans.listed import refuse_replaced
+from sparklog.log.scans.losses import refuse_cut_after_times
 from sparklog.log.segment import OffsetPosition, OpenSegment, Segment
 from sparklog.record.decode.where import INT64_MIN, Where
 from sparklog.record.format.headers import BatchHeaders
 from sparklog.storage.base import ReadableFile
 
+Ends = type[SeglogError] | tuple[type[SeglogError], ...]
+_DAMAGE: Final = (PathNotFoundError, CorruptBatchError, DiskError)
 
-def pruned_range(layout: PartitionLayout, where: Where, start_offset: int, end_offset: int) -> tuple[int, int]:
+
+def pruned_range(
+    layout: PartitionLayout, where: Where, start_offset: int, end_offset: int, *, skips_damage: bool = False
+) -> tuple[int, int]:
     """Return the part of a range of offsets that holds all records that pass a filter.
 
     The filter's offsets limit its end, and offsets and times its beginning: no batch before it is as late as
@@ -32,6 +38,8 @@ def pruned_range(layout: PartitionLayout, where: Where, start_offset: int, end_o
     ----------
     where : Where
         The filter for this partition (`Where.of_partition`).
+    skips_damage : bool
+        Whether a damaged header only ends the search for the first batch that is late enough.
 
     Returns
     -------
@@ -50,12 +58,15 @@ def pruned_range(layout: PartitionLayout, where: Where, start_offset: int, end_o
     end = max(min(end_offset, highest + 1), start_offset)
     start = min(max(start_offset, lowest), end)
     earliest, _ = bounds.timestamps
-    return (start if earliest == INT64_MIN else _first_as_late(layout, earliest, start, end)), end
+    if earliest == INT64_MIN:
+        return start, end
+    return _first_as_late(layout, earliest, start, end, _DAMAGE if skips_damage else PathNotFoundError), end
 
 
-def _first_as_late(layout: PartitionLayout, time_ms: int, start_offset: int, end_offset: int) -> int:
+def _first_as_late(layout: PartitionLayout, time_ms: int, start_offset: int, end_offset: int, ends_search: Ends) -> int:
     """Return an offset before which no batch of a range is as late as a time; the range's end if none is."""
-    if start_offset >= end_offset or not layout.segments:
+    # Each replica may lack segments: only the batches of a merged log tell.
+    if start_offset >= end_offset or not layout.segments or layout.copies:
         return start_offset
     for segment in layout.segments[layout.segment_of(start_offset) :]:
         if segment.base_offset >= end_offset:
@@ -71,7 +82,7 @@ def _first_as_late(layout: PartitionLayout, time_ms: int, start_offset: int, end
                     column = "base_offset" if header.column("record_count")[0] >= 0 else "lowest_offset"
                     return min(max(start_offset, int(header.column(column)[0])), end_offset)
                 refuse_cut_after_times(log)
-        except PathNotFoundError:
+        except ends_search:
             # A broker has removed it: a scan lists the segments again, and begins where this search stopped.
             return max(start_offset, min(segment.base_offset, end_offset))
     return end_offset

@@ -7,12 +7,13 @@ from typing import Final
 
 import numpy as np
 
-from sparklog.errors import CorruptBatchError, PathNotFoundError
+from sparklog.errors import CorruptBatchError, PathNotFoundError, StorageError
 from sparklog.log.clock import NS_PER_MS
 from sparklog.log.layout import PartitionLayout, read_layout
-from sparklog.log.losses import refuse_cut_after_times
-from sparklog.log.scans.of_range import is_as_listed, located, refuse_replaced
-from sparklog.log.segment import OpenSegment
+from sparklog.log.scans.listed import is_as_listed, refuse_replaced
+from sparklog.log.scans.losses import refuse_cut_after_times
+from sparklog.log.scans.of_range import located, scan_range
+from sparklog.log.segment import Segment
 from sparklog.log.windows import Window
 from sparklog.record.decode.columns import decode_batches
 from sparklog.record.format.arrays import numbers_of
@@ -25,6 +26,8 @@ _LOOKS_MAX: Final = 5
 
 def first_offset_at(layout: PartitionLayout, time_ms: int) -> int | None:
     """Find the first offset of a log whose record is at or after a time; None where no record is as late."""
+    if layout.copies:
+        return _first_of_replicas(layout, time_ms)
     listed = layout
     for _ in range(_LOOKS_MAX):
         try:
@@ -60,7 +63,7 @@ def _look(layout: PartitionLayout, start_offset: int, time_ms: int) -> int | Non
             refuse_replaced(log, layout)
             header = log.first_batch_at(time_ms, start_offset)
             while header is not None:
-                found = _first_record_at(log, log.read(header), start_offset, time_ms)
+                found = _first_late(log.segment, log.read(header), start_offset, time_ms)
                 if found is not None:
                     return found if found < layout.end_offset else None
                 # Only records before the log start offset are as late: on with the next batch.
@@ -69,11 +72,38 @@ def _look(layout: PartitionLayout, start_offset: int, time_ms: int) -> int | Non
     return None
 
 
-def _first_record_at(log: OpenSegment, window: Window, start_offset: int, time_ms: int) -> int | None:
+def _first_of_replicas(layout: PartitionLayout, time_ms: int) -> int | None:
+    """Find the first offset in a log merged from replicas: that of the earliest in any, since each may lack segments.
+
+    If one of them is damaged, every batch up to that record is read.
+    """
+    start_offset, found = layout.start_offset, list[int]()
+    try:
+        for replica, copy in zip(layout.replicas, layout.copies, strict=True):
+            end_offset = min(replica.agreed_offset, layout.end_offset)
+            if copy.start_offset < end_offset:
+                bounded = replace(copy, end=replace(copy.end, offset=end_offset))
+                offset = _look(bounded, max(start_offset, copy.start_offset), time_ms)
+                found += [] if offset is None else [offset]
+    except (PathNotFoundError, CorruptBatchError, StorageError):
+        return _first_in_scan(layout, time_ms)
+    return min(found, default=None)
+
+
+def _first_in_scan(layout: PartitionLayout, time_ms: int) -> int | None:
+    for segment, window in scan_range(layout, layout.start_offset, layout.end_offset, fail_on_data_loss=False):
+        late = window.headers.where(window.headers.column("max_timestamp") >= time_ms)
+        found = _first_late(segment, Window(window.buffer, late), layout.start_offset, time_ms)
+        if found is not None:
+            return found if found < layout.end_offset else None
+    return None
+
+
+def _first_late(segment: Segment, window: Window, start_offset: int, time_ms: int) -> int | None:
     decoded = decode_batches(
         window.buffer, window.headers, columns=("offset", "timestamp"), start_offset=start_offset, reaches_log_end=True
     )
-    with located(log.segment):
+    with located(segment):
         for batch in decoded:
             late = np.flatnonzero(numbers_of(batch.column("timestamp")) >= time_ms)
             if len(late):

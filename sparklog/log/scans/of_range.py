@@ -11,8 +11,11 @@ import numpy as np
 
 from sparklog.errors import CorruptBatchError, CorruptLogError, DataLossError, PathNotFoundError
 from sparklog.log.layout import PartitionLayout, read_layout
-from sparklog.log.losses import LostSegments, refuse_cut_end
-from sparklog.log.segment import OpenSegment, Segment
+from sparklog.log.scans.listed import is_as_listed, refuse_replaced
+from sparklog.log.scans.losses import LostSegments, refuse_cut_end
+from sparklog.log.scans.merged import MissingOffsets, merged_pieces
+from sparklog.log.scans.sound_range import scan_range_past_damage
+from sparklog.log.segment import Segment
 from sparklog.log.windows import Window
 from sparklog.record.batches.framing import checksum_fault
 from sparklog.record.format.streams import Int64s
@@ -44,7 +47,7 @@ def scan_range(
         Whether missing offsets of the range are an error, not only a warning.
     is_checked : bool
         Whether to check the checksum of every batch before it is yielded. Otherwise the caller checks every batch that
-        it uses or leaves out.
+        it uses or leaves out. In a log merged from replicas, every batch is checked.
     needs_data : bool
         Whether the caller uses more of a batch of data than its header: otherwise long ones have no bytes.
 
@@ -61,6 +64,9 @@ def scan_range(
         The header of a batch is damaged, or a checksum that is checked does not match; or a segment before the last
         has lost its end.
     """
+    if layout.copies:
+        yield from _merged(layout, start_offset, end_offset, fail_on_data_loss)
+        return
     lost = LostSegments(layout.folder)
     yield from _batches(layout, start_offset, end_offset, fail_on_data_loss, is_checked, needs_data, lost)
     if fail_on_data_loss and end_offset == layout.end_offset:
@@ -76,7 +82,7 @@ def _batches(
     needs_data: bool,
     lost: LostSegments,
 ) -> Iterator[tuple[Segment, Window]]:
-    """Scan the batches for `scan_range`."""
+    """Scan the batches of one log for `scan_range`."""
     path, offset, misses = layout.path, start_offset, 0
     while offset < end_offset:
         if offset < layout.start_offset or not layout.segments:
@@ -97,8 +103,14 @@ def _batches(
                     _check_skipped(segment, window, first, offset)
                     if first < len(last_offsets):
                         chosen = Window(window.buffer, window.headers[first : last + 1])
-                        if is_checked:
-                            refuse_damaged_window(segment, chosen)
+                        failure = first_damaged(segment, chosen) if is_checked else None
+                        if failure is not None:
+                            chosen = Window(window.buffer, chosen.headers.before(failure.position or 0))
+                            sound_offsets = chosen.headers.column("last_offset")
+                            if len(sound_offsets):
+                                offset = max(offset, int(sound_offsets[-1]) + 1)
+                                yield segment, chosen
+                            raise failure
                         yield segment, chosen
                     reached, magic = int(last_offsets[-1]) + 1, int(window.headers.column("magic")[-1])
                     offset = max(offset, reached)
@@ -132,34 +144,27 @@ def _batches(
             offset = _lose(path, offset, end_offset, fail_on_data_loss)
 
 
+def _merged(
+    layout: PartitionLayout, start_offset: int, end_offset: int, fail_on_data_loss: bool
+) -> Iterator[tuple[Segment, Window]]:
+    """Scan a log merged from replicas up to the first offsets that all of them lack."""
+    if start_offset < layout.start_offset:
+        _lose(layout.path, start_offset, min(layout.start_offset, end_offset), fail_on_data_loss)
+    for piece in merged_pieces(layout, start_offset, end_offset, scan_range_past_damage):
+        if not isinstance(piece, MissingOffsets):
+            yield piece
+        elif piece.error is not None:
+            if fail_on_data_loss or not isinstance(piece.error, DataLossError):
+                raise piece.error
+            _log.warning("%s; reading on after them", piece.error)
+
+
 def _listed_after(error: PathNotFoundError | CorruptBatchError, layout: PartitionLayout) -> PartitionLayout:
     """List a log again after an error of one of its segments; raise that error if the log's end is damaged as well."""
     try:
         return read_layout(layout.folder)
     except CorruptLogError:
         raise error from None
-
-
-def refuse_replaced(log: OpenSegment, layout: PartitionLayout) -> None:
-    """Raise `PathNotFoundError` if the file with a segment's name is not the one that was listed.
-
-    The bounds of the segment do not hold for a cleaner's replacement: it may hold the offsets of several segments, or
-    fewer offsets.
-    """
-    segment = log.segment
-    is_same = log.size_bytes >= layout.end.position if segment.is_last else log.size_bytes == segment.size_bytes
-    if not is_same:
-        raise PathNotFoundError(f"{segment.path()} is another file than when its folder was listed")
-
-
-def is_as_listed(segment: Segment, listed: PartitionLayout) -> bool:
-    """Return whether a segment of an earlier layout is also in a later one, so that no cleaner has replaced it."""
-    found = next((each for each in listed.segments if each.base_offset == segment.base_offset), None)
-    if found is None or segment.is_last != found.is_last or segment.swap != found.swap:
-        return False
-    if segment.is_last:
-        return found.size_bytes >= segment.size_bytes
-    return (found.size_bytes, found.upper_offset) == (segment.size_bytes, segment.upper_offset)
 
 
 def refuse_damaged_window(segment: Segment, window: Window) -> None:
@@ -195,8 +200,8 @@ def refuse_damaged_end(layout: PartitionLayout) -> None:
     Its checksum must be right. The offset of a wrapper of magic 0 or 1, which no checksum covers, must be that of its
     last message.
     """
-    if not layout.segments:
-        return
+    if not layout.segments or layout.copies:
+        return  # The end of a merged log has been decided by batches that were checked.
     segment = layout.segments[-1]
     with segment.open() as log:
         header = log.last_batch_before(layout.end)

@@ -29,7 +29,7 @@ from typing import Final
 
 from isal import isal_zlib
 
-from sparklog.record.codecs.table import CompressInto, Functions, above_limit, write_into
+from sparklog.record.codecs.table import CompressInto, Functions, above_limit, stream_pieces, write_into
 
 _START = struct.Struct("<HBB6x")
 _MAGIC, _DEFLATE = 0x8B1F, 8
@@ -133,4 +133,6 @@ def _compressor(level: int) -> CompressInto:
     return lambda records, target: write_into(library.compress(records, number, 31), target)
 
 
-FUNCTIONS: Final = Functions(_decompress, _compressor)
+FUNCTIONS: Final = Functions(
+    _decompress, _compressor, prefix=lambda data, _: stream_pieces(zlib.decompressobj(31), data)
+)

@@ -25,6 +25,7 @@ Source: apache/kafka, Lz4BlockInputStream.java, Lz4BlockOutputStream.java; the L
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
 from functools import lru_cache, partial
 from typing import Final, NamedTuple
 
@@ -32,7 +33,15 @@ import cramjam
 import lz4.block
 import lz4.frame
 
-from sparklog.record.codecs.table import TARGET_TOO_SMALL, CompressInto, Functions, above_limit, copy_into, write_into
+from sparklog.record.codecs.table import (
+    TARGET_TOO_SMALL,
+    CompressInto,
+    Functions,
+    above_limit,
+    copy_into,
+    stream_pieces,
+    write_into,
+)
 from sparklog.record.format.streams import (
     LZ4_KAFKA_BLOCK_BYTES,
     LZ4_KAFKA_HEADERS,
@@ -252,5 +261,12 @@ def _rotated(word: int, bits: int) -> int:
     return (word << bits | word >> 32 - bits) & 0xFFFFFFFF
 
 
-_IN_MAGIC_0: Final = Functions(partial(_decompress, checks_header=False), _compressor_of_magic_0)
-FUNCTIONS: Final = Functions(_decompress, _compressor, _decompress_into, _IN_MAGIC_0)
+def _prefix(data: memoryview, _: int) -> Iterator[bytes]:
+    # The checksum of the usual header may be damaged, or be that of magic 0.
+    is_usual = data[:_CHECKSUM_AT] == _HEADER[:_CHECKSUM_AT]
+    frame = memoryview(_HEADER + bytes(data[len(_HEADER) :])) if is_usual else data
+    return stream_pieces(lz4.frame.LZ4FrameDecompressor(), frame)
+
+
+_IN_MAGIC_0: Final = Functions(partial(_decompress, checks_header=False), _compressor_of_magic_0, prefix=_prefix)
+FUNCTIONS: Final = Functions(_decompress, _compressor, _decompress_into, _IN_MAGIC_0, _prefix)

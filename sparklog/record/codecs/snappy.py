@@ -9,6 +9,7 @@ Source: apache/kafka, SnappyCompression.java; xerial/snappy-java, SnappyOutputSt
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
 from typing import Final
 
 import cramjam
@@ -37,7 +38,7 @@ def _decompress_into(data: memoryview, target: memoryview, limit_bytes: int) -> 
 
 def _decompress(data: memoryview, limit_bytes: int) -> bytes | bytearray:
     claimed = 0
-    blocks = snappy_stream_blocks(data)
+    blocks = list(snappy_stream_blocks(data))
     for block in blocks:
         claimed += _claimed(block, claimed, limit_bytes)
     if len(blocks) == 1 and claimed <= SNAPPY_BLOCK_BYTES:
@@ -76,4 +77,11 @@ def _compress(records: memoryview, target: memoryview) -> int:
     return filled_bytes
 
 
-FUNCTIONS: Final = Functions(_decompress, lambda _: _compress, _decompress_into)
+def _prefix(data: memoryview, limit_bytes: int) -> Iterator[bytearray]:
+    for block in snappy_stream_blocks(data):
+        content = bytearray(_claimed(block, 0, limit_bytes))
+        cramjam.snappy.decompress_raw_into(block, memoryview(content))
+        yield content
+
+
+FUNCTIONS: Final = Functions(_decompress, lambda _: _compress, _decompress_into, prefix=_prefix)

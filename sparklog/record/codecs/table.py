@@ -10,7 +10,8 @@ Source: apache/kafka, common/compress, CompressionType.java.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from importlib import import_module
@@ -27,11 +28,13 @@ DECOMPRESSED_BYTES_LIMIT: Final = (1 << 31) - 9
 Decompress = Callable[[memoryview, int], bytes | bytearray]
 DecompressInto = Callable[[memoryview, memoryview, int], int]
 CompressInto = Callable[[memoryview, memoryview], int]
+Prefix = Callable[[memoryview, int], Iterator[bytes | bytearray]]
 
 TARGET_TOO_SMALL: Final = -1
 """Returned instead of a size if the content does not fit the target, or might not."""
 
 SNAPPY_BLOCK_BYTES: Final = 32 << 10
+_FED_BYTES: Final = 64
 
 
 class Functions(NamedTuple):
@@ -50,12 +53,16 @@ class Functions(NamedTuple):
         must be called instead. None if the library has no such function.
     in_magic_0 : Functions, optional
         The functions for messages of magic 0, if their streams differ.
+    prefix : callable of (data, limit_bytes), optional
+        Yields the content of a damaged stream in pieces, none longer than the limit or 4 MiB, up to its first fault,
+        at which it may raise any exception. Without it, a stream is decompressed as a whole or not at all.
     """
 
     decompress: Decompress
     compressor: Callable[[Any], CompressInto]
     decompress_into: DecompressInto | None = None
     in_magic_0: Functions | None = None
+    prefix: Prefix | None = None
 
 
 @dataclass(frozen=True)
@@ -166,6 +173,30 @@ def decompressor_into(codec_id: int, magic: int) -> DecompressInto:
     if codec is not None and magic >= codec.magic_min and (into := codec.of_magic(magic).decompress_into) is not None:
         return into
     return lambda data, target, limit_bytes: copy_into(decompress(data, limit_bytes), target)
+
+
+def decompressed_prefix(codec_id: int, magic: int, data: memoryview, limit_bytes: int) -> bytearray:
+    """Return the content of a damaged stream up to its first fault, or to a limit; nothing if its codec is illegal."""
+    codec, content = CODECS.get(codec_id), bytearray()
+    if codec is None or magic < codec.magic_min:
+        return content
+    functions = codec.of_magic(magic)
+    with suppress(Exception):  # Each library raises its own errors.
+        for piece in (
+            functions.prefix(data, limit_bytes) if functions.prefix else [functions.decompress(data, limit_bytes)]
+        ):
+            content += piece[: limit_bytes - len(content)]
+            if len(content) == limit_bytes:
+                break
+    return content
+
+
+def stream_pieces(stream: Any, data: memoryview) -> Iterator[bytes]:
+    """Feed a decompressor of a library's streams little by little: its error costs the content of one step."""
+    for position in range(0, len(data), _FED_BYTES):
+        yield stream.decompress(data[position : position + _FED_BYTES])
+        if stream.eof:
+            return
 
 
 def copy_into(data: bytes | bytearray | memoryview, target: memoryview) -> int:

@@ -15,7 +15,14 @@ from typing import Final
 import cramjam
 import zstandard
 
-from sparklog.record.codecs.table import TARGET_TOO_SMALL, CompressInto, Functions, above_limit, write_into
+from sparklog.record.codecs.table import (
+    TARGET_TOO_SMALL,
+    CompressInto,
+    Functions,
+    above_limit,
+    stream_pieces,
+    write_into,
+)
 
 _MAGIC, _SKIPPABLE_MAGIC = 0xFD2FB528, 0x184D2A50
 _SINGLE_SEGMENT, _CHECKSUM = 0x20, 0x04
@@ -95,4 +102,9 @@ def _compressor(level: int) -> CompressInto:
     return lambda records, target: write_into(context.compress(records), target)
 
 
-FUNCTIONS: Final = Functions(_decompress, _compressor, _decompress_into)
+FUNCTIONS: Final = Functions(
+    _decompress,
+    _compressor,
+    _decompress_into,
+    prefix=lambda data, _: stream_pieces(_of_thread.zstd.decompressobj(), data),
+)

@@ -92,6 +92,11 @@ class BatchHeaders:
             return self
         return BatchHeaders(self.table[chosen], self.origin, self.valid_bytes, self.next_batch_bytes, self.fault)
 
+    def before(self, position: int) -> BatchHeaders:
+        """Return the batches that begin before a position in the file, at which a batch begins."""
+        rows = int(np.searchsorted(self.table["position"], position))
+        return BatchHeaders(self.table[:rows], self.origin, position - self.origin)
+
     @property
     def numbers(self) -> Int64s:
         """The table as int64, shape (n_batches, TABLE_FIELDS), for compiled code."""

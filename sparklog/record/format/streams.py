@@ -23,6 +23,7 @@ Source: apache/kafka, common/compress; xerial/snappy-java, SnappyOutputStream.ja
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
 from typing import Any, Final
 
 import numpy as np
@@ -48,12 +49,12 @@ LZ4_SIZE_MASK: Final = LZ4_STORED - 1
 _BLOCK_BYTES = struct.Struct(">i")
 
 
-def snappy_stream_blocks(data: memoryview) -> list[memoryview]:
-    """Return the blocks of snappy data: one raw block, or the blocks of consecutive streams of xerial's."""
+def snappy_stream_blocks(data: memoryview) -> Iterator[memoryview]:
+    """Yield the blocks of snappy data: one raw block, or the blocks of consecutive streams of xerial's."""
     end = len(data)
     if end < XERIAL_START.size or XERIAL_START.unpack_from(data)[0] != XERIAL_MAGIC:
-        return [data]
-    blocks: list[memoryview] = []
+        yield data
+        return
     position = XERIAL_START.size
     # As in xerial's reader, fewer bytes at the end than a length has are ignored.
     while position + _BLOCK_BYTES.size <= end:
@@ -66,6 +67,5 @@ def snappy_stream_blocks(data: memoryview) -> list[memoryview]:
         position += _BLOCK_BYTES.size
         if not 0 <= block_bytes <= end - position:
             raise ValueError("a snappy block runs past its batch")
-        blocks.append(data[position : position + block_bytes])
+        yield data[position : position + block_bytes]
         position += block_bytes
-    return blocks

@@ -155,3 +155,9 @@ def emptied(batch: bytes | memoryview) -> bytes:
     covered = COVERED.pack(attributes, delta, max_timestamp, max_timestamp, producer_id, epoch, sequence, 0)
     base_offset, _, leader_epoch, magic, _ = LEAD.unpack_from(batch)
     return LEAD.pack(base_offset, HEADER_BYTES - 12, leader_epoch, magic, crc32c(covered)) + covered
+
+
+def empty_at(offset: int, leader_epoch: int) -> bytes:
+    """Return a batch without records and producer for one offset: a log with it goes on at the offset after it."""
+    covered = COVERED.pack(0, 0, -1, -1, -1, -1, -1, 0)
+    return LEAD.pack(offset, HEADER_BYTES - 12, leader_epoch, 2, crc32c(covered)) + covered

@@ -75,6 +75,7 @@ def _loader(bits: int, *, is_swapped: bool, is_signed: bool) -> Any:
 _IS_LITTLE: Final = sys.byteorder == "little"
 
 load_64 = _loader(64, is_swapped=False, is_signed=False)
+little_endian_64 = _loader(64, is_swapped=not _IS_LITTLE, is_signed=False)
 little_endian_32 = _loader(32, is_swapped=not _IS_LITTLE, is_signed=True)
 big_endian_32 = _loader(32, is_swapped=_IS_LITTLE, is_signed=True)
 big_endian_64 = _loader(64, is_swapped=_IS_LITTLE, is_signed=True)

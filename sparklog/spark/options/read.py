@@ -10,9 +10,10 @@ import logging
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
 from sparklog.errors import InvalidOptionError
+from sparklog.log.damage_rows import DamagePolicy, OnDamage, UnknownFate
 from sparklog.log.files import TopicPartition
 from sparklog.log.filters.where_parser import parse_where
 from sparklog.log.properties import option
@@ -28,8 +29,6 @@ from sparklog.spark.options.parsing import (
     refuse_unknown,
 )
 from sparklog.spark.options.values import (
-    EARLIEST,
-    LATEST,
     OFFSETS_FORM,
     PARTITIONS_FORM,
     TIMES_FORM,
@@ -48,9 +47,11 @@ from sparklog.spark.options.values import (
     parse_times,
     parse_topics,
     parse_view,
+    refuse_stream_bounds,
 )
 from sparklog.storage.registry import Location
 from sparklog.topic.places.packing import PACK_BYTES
+from sparklog.topic.quarantine import Quarantine
 from sparklog.topic.selection import Selection
 
 if TYPE_CHECKING:
@@ -154,6 +155,22 @@ class SeglogOptions:
         parser=parse_pattern,
         doc="Topics to leave out of a directory or a pattern: those whose whole name this regular expression matches.",
     )
+    replicas: Literal["refuse", "merge"] = option(
+        "replicas",
+        "refuse",
+        choices=("refuse", "merge"),
+        ignores_case=True,
+        doc="merge reads the same partition in several log directories as one log, by Kafka's leader epochs; otherwise "
+        "it is an error. For batch queries.",
+    )
+    replicas_min: int | None = option(
+        "replicas.min",
+        None,
+        kind=int,
+        at_least=1,
+        doc="With replicas=merge, end where fewer replicas have the records than this; by default at the high "
+        "watermark.",
+    )
     starting_timestamp: int | None = option(
         "startingTimestamp",
         None,
@@ -214,6 +231,28 @@ class SeglogOptions:
         "failOnDataLoss",
         True,
         doc="Whether offsets of the range that the logs have lost are an error, or only a warning.",
+    )
+    on_damage: OnDamage = option(  # noqa: RUF009 - a field, like the others
+        "onDamage",
+        "fail",
+        choices=("fail", "skip", "best_effort"),
+        ignores_case=True,
+        doc="Whether damage is an error (fail), or is left out and counted in one warning of its task (skip). "
+        "best_effort also gives the records that decode of a batch with a wrong checksum, and the column `damaged`.",
+    )
+    unknown: UnknownFate = option(  # noqa: RUF009 - a field, like the others
+        "unknown",
+        "drop",
+        choices=("drop", "keep"),
+        ignores_case=True,
+        doc="With onDamage and read_committed: whether records of a transaction whose marker may be lost are left out "
+        "(drop) or read (keep).",
+    )
+    quarantine_path: Location | None = option(  # noqa: RUF009 - a field, like the others
+        "quarantine",
+        None,
+        parser=location_or_none,
+        doc="With onDamage: a folder that keeps the bytes of skipped damage, and a table of them.",
     )
     include_headers: bool = option("includeHeaders", False, doc="Whether to read the column headers as well.")
     headers_as_map: bool = option(
@@ -307,7 +346,7 @@ class SeglogOptions:
         "",
         parser=parse_view,
         doc="Read an internal topic as a table, not as records: `consumer_offsets`, `transactions`, ...; "
-        "`sparklog.views.NAMES` has all names.",
+        "`sparklog.views.NAMES` has all names. `damage` has a row for each stretch that cannot be read.",
     )
     view_history: bool = option(
         "viewHistory",
@@ -353,6 +392,10 @@ class SeglogOptions:
         options = cls(**read_declared(cls, given))
         if not options.all_paths:
             raise InvalidOptionError(NO_PATH)
+        if options.policy.is_fail:
+            for name in ("unknown", "quarantine"):
+                if name in given:
+                    raise InvalidOptionError(f"{name} is about damage that is skipped: set onDamage to skip as well")
         chosen = [name for name in ("subscribe", "subscribepattern", "assign") if name in given]
         if len(chosen) > 1:
             raise InvalidOptionError(
@@ -375,12 +418,22 @@ class SeglogOptions:
         for name, what in _ENDINGS.items():
             if name.lower() in names:
                 raise InvalidOptionError(f"{what} not valid in streaming queries: {name}")
+        if options.replicas == "merge":
+            raise InvalidOptionError("replicas are merged in batch queries only: a stream reads one replica")
         most, least = options.max_offsets_per_trigger, options.min_offsets_per_trigger
         if most is not None and least is not None and least > most:
             raise InvalidOptionError(
                 f"The value of minOffsetPerTrigger({least}) is higher than the maxOffsetsPerTrigger({most})"
             )
         return options if "startingoffsets" in names else replace(options, starting_offsets="latest")
+
+    @property
+    def policy(self) -> DamagePolicy:
+        return DamagePolicy(self.on_damage, self.unknown)
+
+    @property
+    def quarantine(self) -> Quarantine | None:
+        return None if self.quarantine_path is None else Quarantine(self.quarantine_path)
 
     @property
     def has_limits(self) -> bool:
@@ -392,7 +445,8 @@ class SeglogOptions:
     def selection(self) -> Selection:
         """The partitions that the options select, before ``excludePattern`` and the bounds of the read."""
         assigned = tuple(TopicPartition(topic, n) for topic, numbers in (self.assign or {}).items() for n in numbers)
-        return Selection(self.subscribe, self.subscribe_pattern, assigned)
+        topics = (self.subscribe, self.subscribe_pattern, assigned)
+        return Selection(*topics, replicas=self.replicas, replicas_min=self.replicas_min)
 
     @property
     def all_paths(self) -> tuple[Location, ...]:
@@ -419,20 +473,7 @@ class SeglogOptions:
 
     def check_batch(self) -> None:
         """Refuse bounds that only a stream can have."""
-        if self.starting.word == "latest":
-            raise InvalidOptionError("starting offset can't be latest for batch queries on Kafka")
-        if self.ending.word == "earliest":
-            raise InvalidOptionError("ending offset can't be earliest for batch queries on Kafka")
-        for topic_partition, offset in (self.starting.offsets or {}).items():
-            if offset == LATEST:
-                raise InvalidOptionError(
-                    f"startingOffsets for {topic_partition} can't be latest for batch queries on Kafka"
-                )
-        for topic_partition, offset in (self.ending.offsets or {}).items():
-            if offset == EARLIEST:
-                raise InvalidOptionError(
-                    f"ending offset for {topic_partition} can't be earliest for batch queries on Kafka"
-                )
+        refuse_stream_bounds(self.starting, self.ending)
 
 
 def _refuse_of_write(given: Mapping[str, str]) -> None:

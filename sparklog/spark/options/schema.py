@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from pyspark.sql.types import (
@@ -57,6 +57,8 @@ SPARK_COLUMNS: Final[dict[str, DataType]] = {
     "position": LongType(),
 }
 """Every column that can be read, and its type."""
+DAMAGED: Final = "damaged"
+"""The column that a read with ``onDamage=best_effort`` also has: whether the checksum of a record's batch differs."""
 
 _NULL_COLUMNS = ("key", "value", HEADERS)
 
@@ -75,16 +77,22 @@ def source_schema(
     types : mapping of str to DataType
         The type of every column that can be read.
     """
-    names = columns or [*CONNECTOR_COLUMNS, *([HEADERS] if include_headers else [])]
-    return StructType([StructField(name, types[name]) for name in check_columns(names)])
+    names = columns or [
+        *CONNECTOR_COLUMNS,
+        *([HEADERS] if include_headers else []),
+        *([DAMAGED] if DAMAGED in types else []),
+    ]
+    return StructType([StructField(name, types[name]) for name in check_columns(names, types)])
 
 
-def check_columns(names: Sequence[str]) -> Sequence[str]:
+def check_columns(names: Sequence[str], known: Collection[str] = SPARK_COLUMNS) -> Sequence[str]:
     """Return the names, if each is the name of a column and none is repeated."""
     for name in names:
-        if name not in SPARK_COLUMNS:
-            folded = {column.lower(): column for column in SPARK_COLUMNS}
-            hint = did_you_mean(name.lower(), folded, f"there are {', '.join(SPARK_COLUMNS)}", cutoff=0.6)
+        if name not in known and name == DAMAGED:
+            raise InvalidOptionError(f"the column {DAMAGED!r} is of reads with onDamage=best_effort: set that as well")
+        if name not in known:
+            folded = {column.lower(): column for column in known}
+            hint = did_you_mean(name.lower(), folded, f"there are {', '.join(known)}", cutoff=0.6)
             raise InvalidOptionError(f"no column {name!r}: {hint}")
     if len(set(names)) < len(names):
         twice = next(name for name in names if list(names).count(name) > 1)
@@ -101,7 +109,7 @@ def check_schema(schema: StructType, types: Mapping[str, DataType] = SPARK_COLUM
         A column is unknown or has another type, and the error names both; or the schema has no column.
     """
     refuse_empty(schema)
-    check_columns(schema.fieldNames())
+    check_columns(schema.fieldNames(), types)
     for field in schema.fields:
         right = types[field.name]
         textual = right == BinaryType() and field.name in TEXT_COLUMNS and isinstance(field.dataType, StringType)

@@ -13,7 +13,7 @@ from sparklog.log.clock import iso_milliseconds
 from sparklog.log.files import TopicPartition
 from sparklog.log.properties import shown
 from sparklog.spark.options.parsing import integer, is_long, location
-from sparklog.spark.options.schema import check_columns
+from sparklog.spark.options.schema import DAMAGED, SPARK_COLUMNS, check_columns
 from sparklog.storage.registry import Location
 
 LATEST: Final = -1
@@ -199,7 +199,7 @@ _UNIT_MS: Final = {"": 1, "ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3
 
 
 def parse_column_names(name: str, text: str) -> tuple[str, ...]:
-    found = tuple(check_columns(parse_names(name, text)))
+    found = tuple(check_columns(parse_names(name, text), (*SPARK_COLUMNS, DAMAGED)))
     if not found:
         raise InvalidOptionError(f"{name} names no column: {text!r}")
     return found
@@ -212,3 +212,21 @@ def _json(name: str, text: str) -> Any:
         return None
     except RecursionError as error:
         raise InvalidOptionError(f"{name} is JSON that is nested too deep: {shown(text)}") from error
+
+
+def refuse_stream_bounds(starting: OffsetSpec, ending: OffsetSpec) -> None:
+    """Refuse bounds that a batch cannot have, and only a stream can."""
+    if starting.word == "latest":
+        raise InvalidOptionError("starting offset can't be latest for batch queries on Kafka")
+    if ending.word == "earliest":
+        raise InvalidOptionError("ending offset can't be earliest for batch queries on Kafka")
+    for topic_partition, offset in (starting.offsets or {}).items():
+        if offset == LATEST:
+            raise InvalidOptionError(
+                f"startingOffsets for {topic_partition} can't be latest for batch queries on Kafka"
+            )
+    for topic_partition, offset in (ending.offsets or {}).items():
+        if offset == EARLIEST:
+            raise InvalidOptionError(
+                f"ending offset for {topic_partition} can't be earliest for batch queries on Kafka"
+            )

@@ -39,6 +39,8 @@ def _without_effect(given: Mapping[str, str], columns: Collection[str]) -> Itera
         and not {name.lower() for name in PRECEDENCE[0][:2]} & given.keys()
     ):
         yield "startingOffsetsByTimestampStrategy", "no starting time is given"
+    if "unknown" in given and given.get("isolationlevel", "").strip().lower() != "read_committed":
+        yield "unknown", "only read_committed leaves out records of transactions"
     if "consumeroffsetspath" in given and not {"startingoffsetsbygroup", "endingoffsetsbygroup"} & given.keys():
         yield "consumerOffsetsPath", "no group is given to begin or to end at"
     if given.get("includeheaders", "").strip().lower() == "true" and HEADERS not in columns:

@@ -16,6 +16,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from sparklog.errors import DataLossError, InvalidOptionError, PathNotFoundError, SeglogError
+from sparklog.log.damage_rows import OnDamage
 from sparklog.log.files import TopicPartition
 from sparklog.log.layout import PartitionLayout, read_layout, read_layouts
 from sparklog.log.reader import LogReader
@@ -25,6 +26,7 @@ from sparklog.spark.options.arrow_types import headers_map
 from sparklog.spark.options.read import SeglogOptions
 from sparklog.spark.options.schema import HEADERS, TEXT_COLUMNS
 from sparklog.spark.read.decoding import ColumnDecoder, ReadColumns
+from sparklog.topic.found_damage import FoundDamage, warn_of_damage
 from sparklog.topic.places.ranges import ReadRange
 
 _log = logging.getLogger("sparklog")
@@ -64,16 +66,21 @@ def read_ranges(
     InvalidOptionError
         A key or value is read as string and is not UTF-8, or a timestamp is later than Spark can hold.
     """
-    arranger = _Arranger(expected_schema(schema), columns)
+    arranger, damage = _Arranger(expected_schema(schema), columns), FoundDamage(options.quarantine)
 
     def read() -> Generator[pa.RecordBatch]:
-        for each, layout in _with_layouts(planned):
-            yield from _read_range(each, layout, options, arranger)
+        for each, layout in _with_layouts(planned, options.on_damage):
+            yield from _read_range(each, layout, options, arranger, damage)
 
-    yield from joined_batches(read())
+    try:
+        yield from joined_batches(read())
+    finally:
+        warn_of_damage([damage], "this task")
 
 
-def _with_layouts(planned: Iterable[ReadRange]) -> Iterator[tuple[ReadRange, PartitionLayout | None]]:
+def _with_layouts(
+    planned: Iterable[ReadRange], on_damage: OnDamage
+) -> Iterator[tuple[ReadRange, PartitionLayout | None]]:
     """Yield each range with the layout of its log, or None if its group of layouts cannot be read.
 
     Layouts are read in groups, because much of their cost is that of the shared directory. The first group is
@@ -83,7 +90,7 @@ def _with_layouts(planned: Iterable[ReadRange]) -> Iterator[tuple[ReadRange, Par
     while ranges := list(islice(following, count)):
         layouts: Sequence[PartitionLayout | None]
         try:
-            layouts = read_layouts([each.folder for each in ranges])
+            layouts = read_layouts([each.folder for each in ranges], on_damage)
         except SeglogError:
             # Read the layouts one by one, so that ranges before the damaged log are returned before its error.
             layouts = [None] * len(ranges)
@@ -92,23 +99,35 @@ def _with_layouts(planned: Iterable[ReadRange]) -> Iterator[tuple[ReadRange, Par
 
 
 def _read_range(
-    planned: ReadRange, layout: PartitionLayout | None, options: SeglogOptions, arranger: _Arranger
+    planned: ReadRange,
+    layout: PartitionLayout | None,
+    options: SeglogOptions,
+    arranger: _Arranger,
+    damage: FoundDamage,
 ) -> Iterator[pa.RecordBatch]:
     limits = DecodeLimits(decompressed_bytes_max=options.decompressed_bytes_max)
     try:
-        layout = layout or read_layout(planned.folder)
+        layout = layout or read_layout(planned.folder, options.on_damage)
     except PathNotFoundError as error:
         _lose(planned, "the partition was deleted", options.fail_on_data_loss, error)
         return
-    with LogReader(layout, planned.stable_offset) as log:
+    with LogReader(layout, planned.stable_offset, options.policy) as log:
         start, end = planned.start_offset, planned.end_offset
         # Batches are checked as they are read. The last batch, which gives the log's end, is checked only if the log
         # seems to end early.
         if start < layout.start_offset or end > layout.end_offset:
             start, end = _still_there(log, planned, options.fail_on_data_loss)
-        for batch in log.batches(
-            start, end, arranger.columns, options.isolation_level, limits, options.fail_on_data_loss, options.where
-        ):
+        wanted = (start, end, arranger.columns, options.isolation_level, limits)
+        if options.policy.is_fail:
+            batches = log.batches(*wanted, options.fail_on_data_loss, options.where)
+        else:
+            parts = log.batches_and_damage(*wanted, options.where, options.on_damage, options.unknown)
+            reaches_end = end >= layout.end_offset
+            # A stretch directly after the range belongs to the task that reads on there.
+            batches = damage.pass_on(
+                parts, planned.folder.storage, lambda stretch: reaches_end or stretch.first_offset < end
+            )
+        for batch in batches:
             yield arranger.arranged(batch, planned.topic_partition)
 
 

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.errors import PySparkTypeError
 from pyspark.sql.pandas.types import from_arrow_type
-from pyspark.sql.types import BinaryType, DataType, MapType, StringType
+from pyspark.sql.types import BinaryType, BooleanType, DataType, MapType, StringType
 
 from sparklog.errors import InvalidOptionError, ValueDecodeError
 from sparklog.log.files import TopicPartition
-from sparklog.spark.options.schema import HEADERS, SPARK_COLUMNS
+from sparklog.spark.options.schema import DAMAGED, HEADERS, SPARK_COLUMNS
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -58,6 +58,8 @@ def columns_of(options: SeglogOptions) -> ReadColumns:
     """
     decoders = _decoders(options)
     types = {name: _spark_type(name, spec) for name, spec in decoders.items()}
+    if options.on_damage == "best_effort":
+        types[DAMAGED] = BooleanType()
     if options.headers_as_map:
         types[HEADERS] = HEADERS_MAP
     return (

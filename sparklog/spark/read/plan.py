@@ -15,11 +15,13 @@ from dataclasses import replace
 from itertools import pairwise
 
 from sparklog.errors import DataLossError, InvalidOptionError, did_you_mean
+from sparklog.log.damage_rows import DamagePolicy
 from sparklog.log.files import TopicPartition
 from sparklog.log.filters.pruning import floor_boundary, pruned_range
 from sparklog.log.folders import listed
 from sparklog.log.layout import PartitionLayout
 from sparklog.log.places import PartitionFolder
+from sparklog.log.reads.fates import stable_offset_past_damage
 from sparklog.log.transactions import last_stable_offset
 from sparklog.spark.options.limits import TASKS_MAX, match_time
 from sparklog.spark.options.read import SeglogOptions
@@ -39,7 +41,8 @@ def plan_batch(options: SeglogOptions) -> list[tuple[ReadRange, ...]]:
     -------
     list of tuple of ReadRange
         The ranges of each task. Over all tasks they are ordered by topic, partition and offset; none is empty, and none
-        overlaps another. If there is a filter, no record outside them passes it.
+        overlaps another. If there is a filter, no record outside them passes it. If damage is skipped, each log that
+        has bytes and no sound batch has a task with an empty range, after all others: it reports the damage.
 
     Raises
     ------
@@ -47,10 +50,23 @@ def plan_batch(options: SeglogOptions) -> list[tuple[ReadRange, ...]]:
         The path, a topic or a partition does not exist; offsets are not in the log, or begin after they end.
     """
     options.check_batch()
-    logs = read_found(lambda: _wanted(options))
+    logs = read_found(lambda: _wanted(options), options.on_damage)
+    check_quarantine(options, logs)
     groups = committed_offsets(options, logs)
     ranges = [_whole_range(options, at, layout, groups) for at, layout in logs.items()]
-    return tasks_of_ranges(ranges, options, logs)
+    tasks = tasks_of_ranges(ranges, options, logs)
+    lost = [(each,) for each in ranges if _has_only_bytes(logs[each.topic_partition])]
+    return tasks if options.policy.is_fail else [*tasks, *lost]
+
+
+def _has_only_bytes(layout: PartitionLayout) -> bool:
+    return layout.start_offset == layout.end_offset and any(each.size_bytes for each in layout.segments)
+
+
+def check_quarantine(options: SeglogOptions, logs: Mapping[TopicPartition, PartitionLayout]) -> None:
+    """Refuse a quarantine in a log directory that is read."""
+    if options.quarantine is not None:
+        options.quarantine.check({layout.folder.directory for layout in logs.values()})
 
 
 def _wanted(options: SeglogOptions) -> list[PartitionFolder]:
@@ -79,7 +95,8 @@ def tasks_of_ranges(
 
 def select(options: SeglogOptions, *, may_come_later: bool = False) -> list[PartitionFolder]:
     """Find the partitions that the options select; in a stream some may be created later."""
-    found, pattern, excluded = discover(options.all_paths), options.subscribe_pattern, options.exclude_pattern
+    found = discover(options.all_paths, options.selection)
+    pattern, excluded = options.subscribe_pattern, options.exclude_pattern
     with nullcontext() if pattern is None else match_time("subscribePattern", pattern.pattern):
         folders = found.select(options.selection, may_come_later=may_come_later)
     if excluded is None or options.assign is not None or options.subscribe:
@@ -134,13 +151,14 @@ def _whole_range(
 ) -> ReadRange:
     """Resolve the range of one partition."""
     committed = options.isolation_level == "read_committed"
-    latest = last_stable_offset(layout) if committed else layout.end_offset
+    stable_offset = last_stable_offset if options.policy.is_fail else stable_offset_past_damage
+    latest = stable_offset(layout) if committed else layout.end_offset
     loss = options.fail_on_data_loss
     starting = of_group(options.starting, "startingOffsetsByGroup", layout, groups, loss)
     ending = of_group(options.ending, "endingOffsetsByGroup", layout, groups, loss)
-    end = resolved(ending, at, layout, latest)
+    end = resolved(ending, at, layout, latest, options.policy)
     end = latest if end is None else end
-    start = resolved(starting, at, layout, latest)
+    start = resolved(starting, at, layout, latest, options.policy)
     if start is None:
         if options.timestamp_strategy == "error":
             time = time_of(starting, at)
@@ -154,7 +172,8 @@ def _whole_range(
         end = latest
     start = _ordered(_inside("startingOffsets", start, at, layout, loss), end, at, layout, is_by_group)
     if options.where is not None:
-        start, end = pruned_range(layout, options.where.of_partition(*at), start, end)
+        where, skips_damage = options.where.of_partition(*at), not options.policy.is_fail
+        start, end = pruned_range(layout, where, start, end, skips_damage=skips_damage)
     return ReadRange(layout.folder, start, end, latest)
 
 
@@ -179,11 +198,13 @@ def _ordered(start: int, end: int, at: TopicPartition, layout: PartitionLayout, 
     return min(start, end)
 
 
-def resolved(bound: OffsetSpec, at: TopicPartition, layout: PartitionLayout, latest: int) -> int | None:
+def resolved(
+    bound: OffsetSpec, at: TopicPartition, layout: PartitionLayout, latest: int, policy: DamagePolicy
+) -> int | None:
     """Return the offset that a bound means in one partition; None if no record is as late as its time."""
     time = time_of(bound, at)
     if time is not None:
-        found = _offset_for_time(layout, time)
+        found = _offset_for_time(layout, time, policy)
         return found if found is not None and found < latest else None
     if bound.offsets is not None:
         given = bound.offsets[at]
@@ -195,11 +216,11 @@ def time_of(bound: OffsetSpec, at: TopicPartition) -> int | None:
     return bound.time if bound.times is None else bound.times[at]
 
 
-def _offset_for_time(layout: PartitionLayout, time: int) -> int | None:
+def _offset_for_time(layout: PartitionLayout, time: int, policy: DamagePolicy) -> int | None:
     # This decodes records; the decoder takes long to import, and most plans do not need it.
     from sparklog.log.reader import LogReader
 
-    return LogReader(layout).offset_for_time(time)
+    return LogReader(layout, policy=policy).offset_for_time(time)
 
 
 def _inside(name: str, offset: int, at: TopicPartition, layout: PartitionLayout, fail_on_data_loss: bool) -> int:

@@ -22,9 +22,16 @@ from sparklog.spark.worker.process import LoadedByWorkers
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from sparklog.spark.read.damage_view import DamageView
     from sparklog.topic.internal.views import FoundView
 
+DAMAGE_VIEW: Final = "damage"
+"""The view of what cannot be read; its rows are of the selected partitions, and of no internal topic."""
 _OF_VIEWS: Final = frozenset({"path", "paths", "view", "viewHistory"})
+_OF_DAMAGE: Final = frozenset(
+    {"path", "paths", "view", "subscribe", "subscribePattern", "excludePattern", "assign", "isolationLevel"}
+    | {"replicas", "replicas.min"}
+)
 
 
 class ViewReader(LoadedByWorkers, DataSourceReader):
@@ -56,7 +63,11 @@ class ViewReader(LoadedByWorkers, DataSourceReader):
             yield from arranged(partition.value.batches(), self._schema)
 
 
-def _found(options: SeglogOptions) -> FoundView:
+def _found(options: SeglogOptions) -> FoundView | DamageView:
+    if options.view == DAMAGE_VIEW:
+        from sparklog.spark.read.damage_view import DamageView
+
+        return DamageView(options)
     from sparklog.topic.internal.views import find_view
 
     return find_view(options.all_paths, options.view, history=options.view_history)
@@ -75,6 +86,12 @@ def view_schema(options: SeglogOptions) -> StructType:
     from sparklog.spark.read.view_batches import spark_schema
     from sparklog.topic.internal.views import schema
 
+    if options.view == DAMAGE_VIEW:
+        from sparklog.log.reads.damage_table import DAMAGE_SCHEMA
+
+        # A path that does not exist is an error at `load`.
+        _found(options).parts()
+        return spark_schema(DAMAGE_SCHEMA)
     found = spark_schema(schema(options.view, history=options.view_history))
     _found(options)
     return found
@@ -106,7 +123,11 @@ def check_view_options(given: Mapping[str, str], options: SeglogOptions) -> None
     """
     lower = {name.lower() for name in given}
     for name in declared_names(SeglogOptions):
-        if options.view and name not in _OF_VIEWS and name.lower() in lower:
+        if (
+            options.view
+            and name not in (_OF_DAMAGE if options.view == DAMAGE_VIEW else _OF_VIEWS)
+            and name.lower() in lower
+        ):
             raise InvalidOptionError(
                 f"the option {name} is for records, and the view {options.view} is a table: choose rows and columns "
                 f"in the query"

@@ -46,7 +46,7 @@ def _first_offset(options: SeglogOptions, at: TopicPartition, log: LiveLog, grou
     starting = of_group(
         options.starting, "startingOffsetsByGroup", log.layout, groups, fail_on_data_loss=options.fail_on_data_loss
     )
-    found = resolved(starting, at, log.layout, log.latest)
+    found = resolved(starting, at, log.layout, log.latest, options.policy)
     if found is not None:
         return found
     if options.timestamp_strategy == "error":
@@ -94,6 +94,9 @@ def plan_between(
             first = log.layout.start_offset
         else:
             first = _first_of_batch(at, log, start, losses)
+        if first == end.offsets[at] and log.layout.has_bytes_after_end and not options.policy.is_fail:
+            # Records that were read may be damaged since; the stream waits for the next ones.
+            continue
         found = _range(at, log, first, end.offsets[at], losses)
         if found is not None and (options.where is None or options.where.can_pass(*at)):
             ranges.append(_pruned(found, log, options))
@@ -139,7 +142,10 @@ def _pruned(found: ReadRange, log: LiveLog, options: SeglogOptions) -> ReadRange
     if options.where is None:
         return found
     bounds = options.where.of_partition(*found.topic_partition)
-    return found.within(*pruned_range(log.layout, bounds, found.start_offset, found.end_offset))
+    skips_damage = not options.policy.is_fail
+    return found.within(
+        *pruned_range(log.layout, bounds, found.start_offset, found.end_offset, skips_damage=skips_damage)
+    )
 
 
 class _Losses:

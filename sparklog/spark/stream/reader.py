@@ -19,7 +19,7 @@ from sparklog.log.clock import wall_clock_ms
 from sparklog.log.files import TopicPartition
 from sparklog.spark.options.read import SeglogOptions
 from sparklog.spark.read.decoding import ReadColumns
-from sparklog.spark.read.plan import select
+from sparklog.spark.read.plan import check_quarantine, select
 from sparklog.spark.stream.plan import (
     LogByPartition,
     begins,
@@ -32,7 +32,7 @@ from sparklog.spark.stream.plan import (
 from sparklog.spark.worker.boundary import plain_errors
 from sparklog.spark.worker.garbage_collection import first_use_freezes
 from sparklog.spark.worker.process import LoadedByWorkers
-from sparklog.topic.places.live import LiveLogs
+from sparklog.topic.places.live import LiveLog, LiveLogs
 from sparklog.topic.places.ranges import ReadRange, log_bytes
 from sparklog.topic.streams.offsets import INITIAL, Identities, StreamOffset
 
@@ -69,7 +69,8 @@ class SeglogStreamReader(LoadedByWorkers, DataSourceStreamReader, *_BASES):  # t
         if options.has_limits and not _BASES:
             raise InvalidOptionError("maxOffsetsPerTrigger and its kin need PySpark 4.2 or newer")
         self._options, self._schema, self._columns = options, schema, columns
-        self._live = LiveLogs(is_committed=options.isolation_level == "read_committed")
+        is_committed = options.isolation_level == "read_committed"
+        self._live = LiveLogs(is_committed=is_committed, on_damage=options.on_damage)
         self._identities = Identities()
         self._logs: LogByPartition | None = None
         self._first: dict[TopicPartition, int] | None = None
@@ -99,6 +100,8 @@ class SeglogStreamReader(LoadedByWorkers, DataSourceStreamReader, *_BASES):  # t
         before = self._before(start, logs)
         begin = begins(before, logs, self._identities)
         latest = self._latest(logs)
+        if not self._options.policy.is_fail:
+            latest = {at: _not_before(before.offsets.get(at), offset, logs.get(at)) for at, offset in latest.items()}
         is_limited = type(limit).__name__ != "ReadAllAvailable"
         is_first = start is None or start == INITIAL
         if is_limited and self._waits(before, latest) and start is not None:
@@ -145,6 +148,7 @@ class SeglogStreamReader(LoadedByWorkers, DataSourceStreamReader, *_BASES):  # t
 
     def _look(self) -> LogByPartition:
         self._logs = self._live.look(select(self._options, may_come_later=True))
+        check_quarantine(self._options, {at: log.layout for at, log in self._logs.items()})
         return self._logs
 
     def _before(self, start: dict[str, Any] | None, logs: LogByPartition) -> StreamOffset:
@@ -193,6 +197,11 @@ class SeglogStreamReader(LoadedByWorkers, DataSourceStreamReader, *_BASES):  # t
 
             latest = within_bytes(begin, latest, options.max_bytes_per_trigger, size_bytes)
         return latest
+
+
+def _not_before(read: int | None, latest: int, log: LiveLog | None) -> int:
+    """Return where a log ends, or where the stream is if records that it has read are damaged since."""
+    return latest if read is None or log is None or not log.layout.has_bytes_after_end else max(read, latest)
 
 
 def _offset_of(logs: LogByPartition) -> StreamOffset:

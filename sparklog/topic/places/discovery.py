@@ -26,14 +26,15 @@ from typing import Final
 
 from sparklog.errors import InvalidOptionError, PathNotFoundError, StorageError, nearest
 from sparklog.log import layout
+from sparklog.log.damage_rows import OnDamage
 from sparklog.log.files import PARTITION_MAX, TopicPartition, parse_partition_folder, topic_of_passed_over
 from sparklog.log.folders import Folder, FolderKind, holds_segments, listed, look_at, what_it_is
 from sparklog.log.kept_by_stamp import names_in
 from sparklog.log.layout import PartitionLayout
-from sparklog.log.places import LogDirectory, PartitionFolder, split_path
+from sparklog.log.places import LogDirectory, PartitionFolder, ReplicatedFolder, split_path
 from sparklog.storage.base import Name, Storage
 from sparklog.storage.registry import Location, PathText, expand, expand_one, is_pattern, locate, paths_of
-from sparklog.topic.selection import Selection
+from sparklog.topic.selection import PartitionSelection, ReplicaOptions, Selection
 
 INTERNAL_PREFIX: Final = "__"
 """Prefix of Kafka's internal topics, which are read only when named."""
@@ -63,7 +64,9 @@ class Discovery:
     def topics(self) -> list[str]:
         return sorted({found.topic for found in self.partitions})
 
-    def select(self, selection: Selection | None = None, *, may_come_later: bool = False) -> list[PartitionFolder]:
+    def select(
+        self, selection: PartitionSelection | None = None, *, may_come_later: bool = False
+    ) -> list[PartitionFolder]:
         """Return the selected partitions; by default all, except internal topics that no path names.
 
         Only this function interprets selections of topics, patterns and partitions.
@@ -111,7 +114,7 @@ def places_at(paths: PathText | Sequence[PathText], argument: str = "path") -> t
     return tuple(locate(path, argument) for path in paths_of(paths))
 
 
-def discover(paths: Sequence[PathText]) -> Discovery:
+def discover(paths: Sequence[PathText], options: ReplicaOptions | None = None) -> Discovery:
     """Find the topic-partitions at some paths.
 
     Parameters
@@ -130,25 +133,39 @@ def discover(paths: Sequence[PathText]) -> Discovery:
     PathNotFoundError
         A path does not exist or holds no partition (the message says what it holds), or nothing matches a pattern.
     InvalidOptionError
-        A topic-partition is in two places.
+        A topic-partition is in two places, and replicas are not merged.
     StorageError
         A folder cannot be listed.
     """
     located = places_at(paths)
-    by_name: dict[TopicPartition, PartitionFolder] = {}
-    by_path: set[PartitionFolder] = set()
+    options = options or ReplicaOptions()
+    by_name: dict[TopicPartition, list[PartitionFolder]] = {}
+    by_path: set[TopicPartition] = set()
     for found in (place for location in located for place in _found_at(location)):
         for folder in found.partitions:
-            other = by_name.setdefault(named(folder), folder)
-            if other != folder and not is_same(other, folder):
+            others = by_name.setdefault(named(folder), [])
+            if not any(other == folder or is_same(other, folder) for other in others):
+                others.append(folder)
+            if len(others) > 1 and not options.merges_replicas:
                 raise InvalidOptionError(
-                    f"{folder.name} is in two places, {other.location} and {folder.location}: name one of them"
+                    f"{folder.name} is in two places, {others[0].location} and {folder.location}: name one of them; "
+                    f"or, if they are replicas of one partition, set replicas to merge"
                 )
             if found.is_topic_named:
-                by_path.add(other)
+                by_path.add(named(folder))
+    folders = {at: _as_one(by_name[at], options) for at in sorted(by_name)}
     return Discovery(
-        tuple(location.path for location in located), tuple(by_name[at] for at in sorted(by_name)), frozenset(by_path)
+        tuple(location.path for location in located),
+        tuple(folders.values()),
+        frozenset(folder for at, folder in folders.items() if at in by_path),
     )
+
+
+def _as_one(folders: Sequence[PartitionFolder], options: ReplicaOptions) -> PartitionFolder:
+    first = folders[0]
+    if not options.merges_replicas:
+        return first
+    return ReplicatedFolder(first.directory, first.topic, first.partition, tuple(folders), options.replicas_min)
 
 
 def log_directories(paths: Iterable[PathText]) -> list[LogDirectory]:
@@ -157,13 +174,18 @@ def log_directories(paths: Iterable[PathText]) -> list[LogDirectory]:
     return [LogDirectory(*each) for each in located if look_at(*each).kind is FolderKind.LOG_DIRECTORY]
 
 
-def layouts_by_partition(folders: Iterable[PartitionFolder]) -> dict[TopicPartition, PartitionLayout]:
+def layouts_by_partition(
+    folders: Iterable[PartitionFolder], on_damage: OnDamage = "fail"
+) -> dict[TopicPartition, PartitionLayout]:
     """Read the layouts of partitions, all as of one moment; see `sparklog.log.layout.read_layouts`."""
     found = list(folders)
-    return {named(folder): of_folder for folder, of_folder in zip(found, layout.read_layouts(found), strict=True)}
+    layouts = layout.read_layouts(found, on_damage)
+    return {named(folder): of_folder for folder, of_folder in zip(found, layouts, strict=True)}
 
 
-def read_found(find: Callable[[], Sequence[PartitionFolder]]) -> dict[TopicPartition, PartitionLayout]:
+def read_found(
+    find: Callable[[], Sequence[PartitionFolder]], on_damage: OnDamage = "fail"
+) -> dict[TopicPartition, PartitionLayout]:
     """Find partitions, and read their layouts as `layouts_by_partition` does.
 
     Partitions are listed again after their layouts are read, because a commit may have created some in between, and all
@@ -171,7 +193,7 @@ def read_found(find: Callable[[], Sequence[PartitionFolder]]) -> dict[TopicParti
     """
     folders = find()
     for _ in range(_FINDINGS_MAX):
-        layouts, before = layouts_by_partition(folders), folders
+        layouts, before = layouts_by_partition(folders, on_damage), folders
         folders = find()
         if folders == before:
             break

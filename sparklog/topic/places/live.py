@@ -12,12 +12,14 @@ from dataclasses import dataclass, replace
 
 from sparklog.errors import PathNotFoundError
 from sparklog.log.clock import wall_clock_ns
+from sparklog.log.damage_rows import OnDamage
 from sparklog.log.files import TopicPartition
 from sparklog.log.journal import LogExtent
 from sparklog.log.kept_by_stamp import is_settled
 from sparklog.log.layout import DirectoryView, PartitionLayout, at_one_time, layout_in, layout_of, topic_id_of
 from sparklog.log.log_identity import read_log_id
 from sparklog.log.places import PartitionFolder
+from sparklog.log.reads.fates import stable_offset_past_damage
 from sparklog.log.transactions import last_stable_offset
 from sparklog.storage.base import Stamp
 from sparklog.topic.places.discovery import named
@@ -73,10 +75,12 @@ class LiveLogs:
     ----------
     is_committed : bool
         Whether logs are read up to their last stable offsets.
+    on_damage : {"fail", "skip", "best_effort"}
+        Unless it is ``fail``, a log whose end is damaged ends after its last sound batch.
     """
 
-    def __init__(self, *, is_committed: bool) -> None:
-        self._is_committed = is_committed
+    def __init__(self, *, is_committed: bool, on_damage: OnDamage = "fail") -> None:
+        self._is_committed, self._on_damage = is_committed, on_damage
         self._seen: dict[PartitionFolder, _Seen] = {}
 
     def look(self, folders: Iterable[PartitionFolder]) -> dict[TopicPartition, LiveLog]:
@@ -114,12 +118,13 @@ class LiveLogs:
             if has_same_names and (is_empty or (last is not None and last == known.stamps[1])):
                 return known
             if has_same_names and last is not None and bound is None:
-                layout = _appended(view, known.log.layout, last)
+                layout = _appended(view, known.log.layout, last, self._on_damage)
         try:
             if layout is None:
                 before = folder.storage.stamp(folder.location)
-                layout = layout_in(view, folder)
-            latest = last_stable_offset(layout) if self._is_committed else layout.end_offset
+                layout = layout_in(view, folder, self._on_damage)
+            stable_offset = last_stable_offset if self._on_damage == "fail" else stable_offset_past_damage
+            latest = stable_offset(layout) if self._is_committed else layout.end_offset
             log = LiveLog(layout, latest, topic_id_of(folder), read_log_id(folder))
             # The stamps are from before the look, or equal to these: the next look sees changes made during this one.
             stamps = (before, _stamp_of_last(layout))
@@ -143,11 +148,11 @@ def _stamp_of_last(layout: PartitionLayout) -> Stamp | None:
     return layout.storage.stamp(layout.segments[-1].path()) if layout.segments else None
 
 
-def _appended(view: DirectoryView, layout: PartitionLayout, last: Stamp) -> PartitionLayout | None:
+def _appended(view: DirectoryView, layout: PartitionLayout, last: Stamp, on_damage: OnDamage) -> PartitionLayout | None:
     """Read a log whose folder has the same names as before; None if its last segment is gone after all."""
     segments = (*layout.segments[:-1], replace(layout.segments[-1], size_bytes=last.size_bytes))
     try:
-        return layout_of(view, layout.folder, segments)
+        return layout_of(view, layout.folder, segments, on_damage=on_damage)
     except PathNotFoundError:
         return None
 

@@ -41,7 +41,7 @@ def first_transactional_ids(directory: LogDirectory, draw: Callable[[], int] = _
     Draw the first producer id at random from sparklog's range, above every id of the range that this directory's logs
     or its cluster already have, as they do if the file of transactional ids was lost.
     """
-    taken = [each for each in _taken_producer_ids(directory) if PRODUCER_IDS_FROM <= each < PRODUCER_IDS_UNTIL]
+    taken = [each for each in taken_producer_ids(directory) if PRODUCER_IDS_FROM <= each < PRODUCER_IDS_UNTIL]
     drawn = PRODUCER_IDS_FROM + draw() * _IDS_OF_A_DRAW
     return TransactionalIds(max([drawn, *(each + 1 for each in taken)]))
 
@@ -61,7 +61,7 @@ def _folders(directory: LogDirectory) -> list[PartitionFolder]:
     return [directory.folder(name) for name in names if parse_partition_folder(name) is not None]
 
 
-def _taken_producer_ids(directory: LogDirectory) -> Iterator[int]:
+def taken_producer_ids(directory: LogDirectory) -> Iterator[int]:
     """Yield producer ids of logs and the cluster, including the largest of each."""
     for found in (_of_cluster, _of_coordinators, _of_snapshots):
         try:

@@ -242,8 +242,11 @@ def test_verify_of_a_damaged_directory_ends_with_1(damaged: Path) -> None:
     result = run("verify", damaged / "shop-events", damaged / "shop-orders-0", "--json")
     assert result.exit_code == 1
     found = [json.loads(line) for line in result.stdout.splitlines()]
-    errors = [row for row in found if row["severity"] == "error"]
-    assert [list(row) for row in errors] == [["severity", "code", "path", "position", "offset", "message"]]
+    errors = [row for row in found if row.get("severity") == "error"]
+    (damage,) = [row for row in found if "severity" not in row]
+    assert (damage["first_offset"], damage["end_offset"] > 49) == (49, True)
+    fields = ["severity", "code", "path", "position", "offset", "message", "fault", "command"]
+    assert [list(row) for row in errors] == [fields]
     assert (errors[0]["offset"], errors[0]["path"]) == (49, str(damaged / "shop-events-0" / f"{0:020d}.log"))
 
 

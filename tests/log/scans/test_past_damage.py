@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from sparklog.log.scans.past_damage import CheckedBatches, Unreadable, scan_past_damage
+from sparklog.log.scans.past_damage import CheckedBatches, scan_past_damage
 from sparklog.log.segment_listing import list_segments
+from sparklog.log.sound_batches import Unreadable
 from tests.build import write_partition
 from tests.log.logs import batches
 from tests.places import folder_at
@@ -29,7 +30,7 @@ def scanned(folder: Path) -> tuple[list[int], list[Unreadable]]:
     sound, unreadable = list[int](), list[Unreadable]()
     for found in scan_past_damage(segment):
         if isinstance(found, CheckedBatches):
-            sound += found.sound.column("base_offset").tolist()
+            sound += found.headers.column("base_offset").tolist()
         else:
             unreadable.append(found)
     return sound, unreadable

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparklog.log.reader import LOG_SCHEMA
+from sparklog.log.reads.columns import LOG_SCHEMA
 from sparklog.spark.options.arrow_types import headers_map, widened
 
 HEADERS = st.none() | st.lists(st.tuples(st.sampled_from(["", "a", "b", "c"]), st.none() | st.binary(max_size=2)))

@@ -1,0 +1,1 @@
+"""Looks for faults across the files of log directories, for ``verify --deep``."""

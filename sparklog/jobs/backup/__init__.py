@@ -1,0 +1,1 @@
+"""Backups of log directories: sets of them, with manifests."""

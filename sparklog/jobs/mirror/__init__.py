@@ -1,0 +1,1 @@
+"""Mirrors of log directories: exact copies that follow their sources."""

@@ -1,0 +1,1 @@
+"""Restores log directories, also for a new cluster."""

@@ -1,0 +1,1 @@
+"""The job ``salvage``: makes clean logs from damaged ones."""

@@ -1,0 +1,1 @@
+"""Reads of records: to the first damage, or past it."""
