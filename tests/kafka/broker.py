@@ -154,6 +154,11 @@ class Broker:
         loud = [line for line in self.log_text().splitlines() if " WARN " in line or " ERROR " in line]
         return [line for line in loud if ".log." in line or "LogLoader" in line or "UnifiedLog" in line]
 
+    @property
+    def is_running(self) -> bool:
+        """Whether it was started, and neither stopped nor killed since."""
+        return self._jvm is not None
+
     def _running(self) -> Jvm:
         if self._jvm is None:
             raise HarnessError("the broker does not run")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -37,6 +38,7 @@ pytestmark = pytest.mark.kafka
 
 TOPIC = "paid"
 PARTITIONS = 3
+MARKERS_TIMEOUT_S = 30
 IDS = ("around", "within", "left-open", "started-again")
 
 
@@ -88,10 +90,18 @@ def write_everything(writers: Writers) -> None:
 
 
 @pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+def only_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     with Broker.start(tmp_path_factory.mktemp("transactions") / "broker") as broker:
         broker.create_topic(TOPIC, partitions=PARTITIONS)
         yield broker
+
+
+@pytest.fixture
+def broker(only_broker: Broker) -> Iterator[Broker]:
+    """Give the broker, and start it again if the test failed while it was down: the next test needs it."""
+    yield only_broker
+    if not only_broker.is_running:
+        only_broker.restart()
 
 
 def write_to_files(directory: Path, write: Callable[[Writers], None], topic: str = TOPIC) -> None:
@@ -108,12 +118,50 @@ def write_to_files(directory: Path, write: Callable[[Writers], None], topic: str
         write(Writers(opened, send))
 
 
-def write_to_broker(broker: Broker, write: Callable[[Writers], None]) -> None:
-    def opened(name: str) -> Any:
-        return broker.producer(transactional_id=name, transaction_timeout_ms=900_000)
+class MarkedProducer:
+    """A producer of a broker whose transactions end with their markers in the logs.
 
-    def send(producer: Any, partition: int, values: list[str]) -> None:
-        producer.send([Record(TOPIC, None, each.encode(), partition=partition) for each in values])
+    A broker says that a transaction has ended once its coordinator has decided it, and writes the markers afterwards:
+    those of two transactions may change places.
+    """
+
+    def __init__(self, broker: Broker, name: str) -> None:
+        self._broker = broker
+        self._producer = broker.producer(transactional_id=name, transaction_timeout_ms=900_000)
+        self._partitions: set[int] = set()
+
+    def begin(self) -> None:
+        self._partitions.clear()
+        self._producer.begin()
+
+    def send(self, partition: int, values: list[str]) -> None:
+        self._partitions.add(partition)
+        self._producer.send([Record(TOPIC, None, each.encode(), partition=partition) for each in values])
+
+    def commit(self) -> None:
+        self._end(self._producer.commit)
+
+    def abort(self) -> None:
+        self._end(self._producer.abort)
+
+    def _end(self, end: Callable[[], None]) -> None:
+        marked = self._ends() + len(self._partitions)
+        end()
+        deadline = time.monotonic() + MARKERS_TIMEOUT_S
+        while self._ends() < marked:
+            assert time.monotonic() < deadline, "the markers of a transaction are not written"
+            time.sleep(0.02)
+
+    def _ends(self) -> int:
+        return sum(each["end"] for each in self._broker.offsets(TOPIC))
+
+
+def write_to_broker(broker: Broker, write: Callable[[Writers], None]) -> None:
+    def opened(name: str) -> MarkedProducer:
+        return MarkedProducer(broker, name)
+
+    def send(producer: MarkedProducer, partition: int, values: list[str]) -> None:
+        producer.send(partition, values)
 
     write(Writers(opened, send))
 
