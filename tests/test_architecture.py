@@ -93,6 +93,7 @@ MODULE_LINES_MAX = 500
 FUNCTION_LINES_MAX = 70
 # Modules that are imported by a name which is not known before, and why.
 IMPORTED_BY_NAME = {
+    ("storage/registry.py", "_BUILT_IN[name]"),  # the storage of a scheme, whose library may not be installed
     ("__init__.py", "_HOMES[name]"),  # the public names, each from its home
     ("__init__.py", "_MODULES[name]"),  # and the public modules
     ("record/codecs/table.py", "f'{__package__}.{self.name}'"),  # the library of a codec, which planning does not need

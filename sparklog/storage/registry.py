@@ -4,14 +4,20 @@ A path is text, a `pathlib.Path`, or a URL. Without a scheme it is a path of thi
 and ``~user`` at its beginning are home folders. ``*``, ``?`` and ``[...]`` stand for existing names, as in a shell,
 unless something has that very name. Text that looks like a scheme is one: write a relative path with a colon in its
 first name as ``./name:rest``.
+
+Every process finds a scheme by its name: in the table here, or among the entry points ``sparklog.storages`` of what is
+installed, each a `Scheme`. In a storage that is not this machine's, a path is a whole URL, ``s3://bucket/logs``, so
+that errors name it as its users do; and ``s3://bucket`` is its root.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from fnmatch import translate
+from importlib import import_module
+from importlib.metadata import entry_points
 from typing import Final, NamedTuple, cast
 from urllib.parse import unquote
 
@@ -20,9 +26,12 @@ from sparklog.storage.base import Storage
 from sparklog.storage.local_writing import LocalWritableStorage
 
 _SCHEME: Final = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*):(//(?P<host>[^/]*))?")
+_URL: Final = re.compile(r"[a-z][a-z0-9+.-]*://[^/]*")
 _NOT_UNICODE: Final = re.compile(r"[\x00\ud800-\udfff]")
 _PATTERN: Final = re.compile(r"[*?\[]")
 _LOCAL: Final = "file"
+_ENTRY_POINTS: Final = "sparklog.storages"
+_NO_OPTIONS: Final[Mapping[str, str]] = {}
 
 
 class Location(NamedTuple):
@@ -37,7 +46,8 @@ class Location(NamedTuple):
 
     def __str__(self) -> str:
         """Return text that stands for the same place wherever we run, and that `locate` understands."""
-        return self.path if self.storage.scheme == _LOCAL else f"{self.storage.scheme}:{self.path}"
+        is_url = self.storage.scheme == _LOCAL or _URL.match(self.path) is not None
+        return self.path if is_url else f"{self.storage.scheme}:{self.path}"
 
 
 PathText = str | os.PathLike[str] | Location
@@ -51,19 +61,30 @@ class Url(NamedTuple):
     path: str
 
 
+StorageOptions = Mapping[str, str]
+"""Options of a storage by name, such as ``endpoint``; see `sparklog.storage.given_options`."""
+
+
 class Scheme(NamedTuple):
     """Reads the URLs of one scheme.
 
     Attributes
     ----------
     open_storage : callable
-        Makes the storage.
+        Makes the storage of a URL with the options of its user; nothing is asked of the storage yet.
     plain_path : callable
         Returns the path of a URL as the storage names it. ``argument`` and the given ``text`` are for errors.
+    option_names : frozenset of str
+        The names of the options that the storage understands.
     """
 
-    open_storage: Callable[[], Storage]
+    open_storage: Callable[[Url, StorageOptions], Storage]
     plain_path: Callable[[Url, str, str], str]
+    option_names: frozenset[str] = frozenset()
+
+
+def _local_storage(_url: Url, _options: StorageOptions) -> Storage:
+    return LocalWritableStorage()
 
 
 def _local_path(url: Url, argument: str, text: str) -> str:
@@ -74,12 +95,29 @@ def _local_path(url: Url, argument: str, text: str) -> str:
     return unquote(url.path, errors="surrogateescape")
 
 
-_schemes: dict[str, Scheme] = {_LOCAL: Scheme(LocalWritableStorage, _local_path)}
+_schemes: dict[str, Scheme] = {_LOCAL: Scheme(_local_storage, _local_path)}
+_BUILT_IN: Final[Mapping[str, str]] = {}
+"""The modules of further schemes, each with a table ``SCHEMES``; they are imported when a path first has the scheme."""
 
 
 def register_scheme(name: str, scheme: Scheme) -> None:
     """Have URLs of one more scheme understood in this process."""
     _schemes[name.lower()] = scheme
+
+
+def scheme_named(name: str) -> Scheme | None:
+    """Return the scheme of a name, in lower case; None if no storage has it."""
+    if name not in _schemes:
+        if name in _BUILT_IN:
+            _schemes[name] = import_module(_BUILT_IN[name]).SCHEMES[name]
+        for found in entry_points(group=_ENTRY_POINTS, name=name):
+            _schemes.setdefault(name, found.load())
+    return _schemes.get(name)
+
+
+def known_schemes() -> list[str]:
+    """Return the names of all schemes, sorted."""
+    return sorted({*_schemes, *_BUILT_IN, *entry_points(group=_ENTRY_POINTS).names})
 
 
 def paths_of(given: PathText | Sequence[PathText]) -> list[PathText]:
@@ -88,7 +126,7 @@ def paths_of(given: PathText | Sequence[PathText]) -> list[PathText]:
     return [cast(PathText, given)] if is_one else list(cast(Sequence[PathText], given))
 
 
-def locate(path: PathText, argument: str = "path") -> Location:
+def locate(path: PathText, argument: str = "path", options: StorageOptions = _NO_OPTIONS) -> Location:
     """Return the storage for a path or URL, and the path as that storage names it; a pattern stays one.
 
     Parameters
@@ -97,6 +135,8 @@ def locate(path: PathText, argument: str = "path") -> Location:
         Relative to the current directory, unless absolute.
     argument : str
         The name of the user's option or argument, for errors.
+    options : mapping of str to str
+        Of the storage; each must be one of the scheme's `option_names`, unless the path is of this machine.
 
     Raises
     ------
@@ -110,19 +150,20 @@ def locate(path: PathText, argument: str = "path") -> Location:
         raise InvalidOptionError(f"{argument} must be text or a Path, got {path!r}")
     found = _SCHEME.match(text) if isinstance(path, str) else None
     name = _LOCAL if found is None else found["scheme"].lower()
-    if name not in _schemes:
-        known = ", ".join(f"{each}:" for each in sorted(_schemes))
+    scheme = scheme_named(name)
+    if scheme is None:
+        known = ", ".join(f"{each}:" for each in known_schemes())
         raise InvalidOptionError(
             f"no storage for '{name}:' paths: {argument} is {text!r}; supported are {known} or no scheme "
             f"(a relative path with a colon in its first name begins with './')"
         )
-    scheme = _schemes[name]
-    plain = _with_home(text) if found is None else scheme.plain_path(_url(text, found), argument, text)
+    url = Url("", _with_home(text)) if found is None else _url(text, found)
+    plain = url.path if found is None else scheme.plain_path(url, argument, text)
     if not plain.strip():
         raise InvalidOptionError(f"{argument} is empty: {text!r}; to say the folder that this runs in, write '.'")
     if _NOT_UNICODE.search(plain):
         raise InvalidOptionError(f"{argument} has a character that no path may have, NUL or invalid Unicode: {text!r}")
-    storage = scheme.open_storage()
+    storage = scheme.open_storage(url, options)
     return Location(storage, storage.absolute(plain))
 
 
@@ -140,7 +181,8 @@ def expand(location: Location) -> list[Location]:
     storage, path = location
     if not is_pattern(location):
         return [location]
-    found = sorted(set(_matches(storage, "", path.strip("/").split("/"))))
+    root, parts = _parts(path)
+    found = sorted(set(_matches(storage, root, parts)))
     if not found:
         raise PathNotFoundError(f"nothing matches {path}")
     return [Location(storage, each) for each in found]
@@ -173,11 +215,18 @@ def is_pattern(location: Location) -> bool:
 
 def _first_pattern(storage: Storage, path: str) -> int:
     """Return the index of the first part of a path that is a pattern; -1 if none is."""
-    parts = path.strip("/").split("/")
+    root, parts = _parts(path)
     for row, part in enumerate(parts):
-        if _PATTERN.search(part) and storage.identity("/" + "/".join(parts[: row + 1])) is None:
+        if _PATTERN.search(part) and storage.identity("/".join((root, *parts[: row + 1]))) is None:
             return row
     return -1
+
+
+def _parts(path: str) -> tuple[str, list[str]]:
+    """Split a path into its root, without the slash at its end, and the names from there on."""
+    found = _URL.match(path)
+    root = "" if found is None else found[0]
+    return root, path[len(root) :].strip("/").split("/")
 
 
 def _matches(storage: Storage, parent: str, parts: list[str]) -> Iterator[str]:

@@ -140,7 +140,7 @@ class _CountedFile(LocalFile):
 def storage(monkeypatch: pytest.MonkeyPatch) -> WorkCountingStorage:
     """Return the storage that every path without a scheme is in."""
     counting = WorkCountingStorage()
-    monkeypatch.setitem(registry._schemes, "file", registry._schemes["file"]._replace(open_storage=lambda: counting))
+    monkeypatch.setitem(registry._schemes, "file", registry._schemes["file"]._replace(open_storage=lambda *_: counting))
     return counting
 
 

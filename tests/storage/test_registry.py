@@ -22,7 +22,7 @@ def matched(pattern: Path | str) -> list[str]:
 @pytest.fixture
 def nowhere() -> Iterator[None]:
     """Have URLs of nowhere: understood."""
-    register_scheme("nowhere", Scheme(LocalWritableStorage, lambda url, *_: f"/{url.host}{url.path}"))
+    register_scheme("nowhere", Scheme(lambda *_: LocalWritableStorage(), lambda url, *_: f"/{url.host}{url.path}"))
     yield
     del registry._schemes["nowhere"]
 
