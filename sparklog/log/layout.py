@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from bisect import bisect_right
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
@@ -36,6 +36,7 @@ from sparklog.log.sound_batches import last_sound_batch
 from sparklog.record.format.headers import BatchHeaders
 from sparklog.record.format.v2 import OFFSET_MAX
 from sparklog.storage.base import Storage
+from sparklog.storage.looks import map_at_once, one_look
 
 _log = logging.getLogger("sparklog")
 
@@ -214,14 +215,17 @@ def read_layouts(folders: Sequence[PartitionFolder], on_damage: OnDamage = "fail
 
     def look(views: Mapping[LogDirectory, DirectoryView]) -> list[PartitionLayout]:
         told.clear()
-        return [
-            _merged_in(views, folder, told)
-            if isinstance(folder, ReplicatedFolder)
-            else layout_in(views[folder.directory], folder, on_damage)
-            for folder in folders
-        ]
+        _foresee(folders)
+        return map_at_once(lambda folder: look_at(views, folder), folders, storages)
 
-    layouts = while_current(directories, look)
+    def look_at(views: Mapping[LogDirectory, DirectoryView], folder: PartitionFolder) -> PartitionLayout:
+        if isinstance(folder, ReplicatedFolder):
+            return _merged_in(views, folder, told)
+        return layout_in(views[folder.directory], folder, on_damage)
+
+    storages = [directory.storage for directory in directories]
+    with one_look():
+        layouts = while_current(directories, look)
     if told:
         more = f"; and {len(told) - _TOLD_MAX} more" if len(told) > _TOLD_MAX else ""
         warn_once(f"left out of logs merged from replicas: {'; '.join(told[:_TOLD_MAX])}{more}")
@@ -241,7 +245,23 @@ def at_one_time(
         The look raised it, and no commit was made meanwhile.
     """
     directories = {folder.directory for folder in folders}
-    return while_current(directories, lambda views: [look(folder, views[folder.directory]) for folder in folders])
+
+    def look_at_all(views: Mapping[LogDirectory, DirectoryView]) -> list[_Found]:
+        _foresee(folders)
+        return map_at_once(lambda folder: look(folder, views[folder.directory]), folders, storages)
+
+    storages = [directory.storage for directory in directories]
+    with one_look():
+        return while_current(directories, look_at_all)
+
+
+def _foresee(folders: Iterable[PartitionFolder]) -> None:
+    """Have each storage list the folders in one pass."""
+    names: dict[LogDirectory, list[str]] = {}
+    for folder in (copy for each in folders for copy in each.copies):
+        names.setdefault(folder.directory, []).append(folder.name)
+    for directory, found in names.items():
+        directory.storage.foresee(directory.path, found)
 
 
 def while_current(
@@ -279,6 +299,7 @@ def layout_in(view: DirectoryView, folder: PartitionFolder, on_damage: OnDamage 
     PathNotFoundError, CorruptLogError
         See `read_layout`.
     """
+    folder = folder.pinned()
     for _ in range(_LISTINGS_MAX - 1):
         try:
             return layout_of(view, folder, list_segments(folder), on_damage=on_damage)

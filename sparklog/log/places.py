@@ -7,7 +7,7 @@ in `sparklog.log.files`; nothing else below `topic` splits or joins paths.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 from sparklog.log.files import TopicPartition, offset_file_name, parse_partition_folder
@@ -89,6 +89,11 @@ class PartitionFolder:
     @property
     def storage(self) -> Storage:
         return self.directory.storage
+
+    def pinned(self) -> Self:
+        """Return the folder as it is now: a remote storage opens only the listed versions of its files."""
+        storage = self.storage.pinned((self.directory.path, self.location))
+        return self if storage is self.storage else replace(self, directory=replace(self.directory, storage=storage))
 
     @property
     def copies(self) -> tuple[PartitionFolder, ...]:

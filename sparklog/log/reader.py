@@ -36,6 +36,7 @@ from sparklog.log.windows import Window
 from sparklog.record.decode.columns import LIMITS, DecodeLimits
 from sparklog.record.decode.where import Where
 from sparklog.record.format.arrays import bounded
+from sparklog.storage.looks import one_look
 from sparklog.storage.registry import PathText, expand_one, locate
 
 _log = logging.getLogger("sparklog")
@@ -72,9 +73,10 @@ def open_log(path: PathText, on_damage: OnDamage = "fail") -> LogReader:
         The end of the log cannot be told, because its last segment is damaged there.
     """
     policy = DamagePolicy(on_damage)
-    folder = PartitionFolder.at(*expand_one(locate(path)))
-    refuse_to_read(folder)
-    return LogReader(read_layout(folder, on_damage), policy=policy)
+    with one_look():
+        folder = PartitionFolder.at(*expand_one(locate(path)))
+        refuse_to_read(folder)
+        return LogReader(read_layout(folder, on_damage), policy=policy)
 
 
 class LogReader:

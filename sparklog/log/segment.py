@@ -42,6 +42,7 @@ RELATIVE_OFFSET_MAX: Final = (1 << 31) - 1
 _SINGLE_HEADERS_MAX: Final = 256
 _NO_TIME: Final = -(1 << 63)
 _REST_BYTES_MAX: Final = 1 << 12
+_WHOLE_BYTES_MAX: Final = 1 << 16
 READ_AROUND: Final = "Read around it with endingOffsets and startingOffsets, or see what 'sparklog verify' finds"
 
 _CUT_OFF: Final = (
@@ -248,6 +249,9 @@ class OpenSegment:
 
     def seek(self, offset: int) -> OffsetPosition:
         """Find a batch boundary at or before an offset, near it if there is an index."""
+        if self.segment.storage.capabilities.is_remote and self.size_bytes <= _WHOLE_BYTES_MAX:
+            # Its bytes come in one answer, and the index would take another.
+            return self.start
         with self.index(files.OFFSET_INDEX) if offset > self.segment.base_offset else nullcontext() as index:
             if index is None:
                 return self.start

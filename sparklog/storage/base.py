@@ -5,7 +5,7 @@ A storage knows files and folders, and nothing of Kafka. `sparklog.storage.regis
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, Self
 
@@ -24,12 +24,15 @@ class Capabilities:
         Bytes in the middle of a file can be changed, and a file can be cut.
     can_append : bool
         Bytes can be added to the end of an existing file.
+    is_remote : bool
+        Each answer takes tens of milliseconds, so that callers ask for many things at once.
     """
 
     can_lock: bool = False
     can_rename: bool = False
     can_overwrite: bool = False
     can_append: bool = False
+    is_remote: bool = False
 
 
 class Entry(NamedTuple):
@@ -76,11 +79,14 @@ class Stamp(NamedTuple):
         Time of the last change, by the storage's own clock, ns since the epoch. Two changes may have the same time.
     size_bytes : int
         The size of a file.
+    tag : str
+        The version of an object that its store names (ETag); empty for a file on a disk.
     """
 
     identity: tuple[int, int]
     modified_ns: int
     size_bytes: int
+    tag: str = ""
 
 
 class ReadableFile(Protocol):
@@ -157,6 +163,18 @@ class Storage(Protocol):
 
     def stamp(self, path: str) -> Stamp | None:
         """Return the stamp of a file or folder, to compare with later; None if nothing is there."""
+
+    def foresee(self, path: str, names: Sequence[str]) -> None:
+        """Take note that the folders of these names, in the folder at ``path``, are about to be listed.
+
+        A remote storage lists all of them in one pass, which lasts for the present look; see `sparklog.storage.looks`.
+        """
+
+    def pinned(self, folders: Collection[str]) -> Self:
+        """Return this storage as it is now, for reads of the files in some folders by a task elsewhere.
+
+        A remote storage then knows the files in these folders, and opens only the listed version of each.
+        """
 
     def beneath(self, path: str) -> Self:
         """Return this storage for work in one folder, where others may have made names, in files or on the disk.

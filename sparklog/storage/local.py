@@ -10,7 +10,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Final, Self
@@ -140,6 +140,12 @@ class LocalStorage:
             return Path(path).is_dir()
         except OSError as error:
             raise to_storage_error(error, path) from error
+
+    def foresee(self, path: str, names: Sequence[str]) -> None:
+        """Do nothing: a folder is listed as fast later."""
+
+    def pinned(self, folders: Collection[str]) -> Self:  # noqa: ARG002 - as above
+        return self
 
     def beneath(self, path: str) -> Self:
         found = object.__new__(type(self))

@@ -24,6 +24,7 @@ from sparklog.record.decode.columns import LIMITS, DecodeLimits
 from sparklog.record.decode.where import Where
 from sparklog.record.format.arrays import bounded, scalar_of
 from sparklog.record.format.schema import chosen_columns, selector
+from sparklog.storage.looks import one_look
 from sparklog.storage.registry import PathText, paths_of
 from sparklog.topic.found_damage import FoundDamage, warn_of_damage
 from sparklog.topic.places.discovery import discover, place_at, read_found
@@ -108,7 +109,8 @@ def open_topic(
         DamagePolicy(on_damage),
         None if quarantine is None else Quarantine(place_at(quarantine, "quarantine")),
     )
-    layouts = read_found(lambda: discover(paths, options).select(), on_damage)
+    with one_look():
+        layouts = read_found(lambda: discover(paths, options).select(), on_damage)
     if kept is not None:
         kept.check({layout.folder.directory for layout in layouts.values()})
     logs = {found: LogReader(layout, policy=policy) for found, layout in layouts.items()}

@@ -6,7 +6,7 @@ A file is what its name leads to; its bytes are on the disk once it is synced, a
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import count
@@ -222,6 +222,12 @@ class MemoryStorage:
 
     def real(self, path: str) -> str:
         return self.absolute(path)
+
+    def foresee(self, path: str, names: Sequence[str]) -> None:
+        """Do nothing: a folder is listed as fast later."""
+
+    def pinned(self, folders: Collection[str]) -> Self:  # noqa: ARG002
+        return self
 
     def beneath(self, path: str) -> Self:  # noqa: ARG002
         return self

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import Self
 
 from sparklog.storage.base import (
@@ -105,6 +105,12 @@ class WrappedStorage:
 
     def stamp(self, path: str) -> Stamp | None:
         return self.inner.stamp(path)
+
+    def foresee(self, path: str, names: Sequence[str]) -> None:
+        self.inner.foresee(path, names)
+
+    def pinned(self, folders: Collection[str]) -> Self:  # noqa: ARG002
+        return self
 
     def beneath(self, path: str) -> Self:  # noqa: ARG002
         # Doubles are told what they do after they were handed out.

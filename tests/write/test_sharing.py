@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
@@ -515,6 +515,12 @@ class CountingStorage(LocalWritableStorage):
     def __init__(self) -> None:
         self.syncs = 0
         self.is_failing = False
+
+    def foresee(self, path: str, names: Sequence[str]) -> None:
+        """Do nothing: a folder is listed as fast later."""
+
+    def pinned(self, folders: Collection[str]) -> Self:  # noqa: ARG002
+        return self
 
     def beneath(self, path: str) -> Self:  # noqa: ARG002
         return self

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
@@ -200,6 +200,12 @@ class BackupStorage:
     @property
     def _made_ns(self) -> int:
         return self.manifest.made_ms * 1_000_000
+
+    def foresee(self, path: str, names: Sequence[str]) -> None:
+        """Do nothing: the manifest has all names."""
+
+    def pinned(self, folders: Collection[str]) -> Self:  # noqa: ARG002 - a backup does not change
+        return self
 
     def beneath(self, path: str) -> Self:  # noqa: ARG002 - a manifest cannot name anything else
         return self

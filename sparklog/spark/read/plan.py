@@ -26,6 +26,7 @@ from sparklog.log.transactions import last_stable_offset
 from sparklog.spark.options.limits import TASKS_MAX, match_time
 from sparklog.spark.options.read import SeglogOptions
 from sparklog.spark.options.values import EARLIEST, LATEST, OffsetSpec
+from sparklog.storage.looks import map_at_once, one_look
 from sparklog.storage.process import usable_cores
 from sparklog.topic.places.discovery import discover, log_directories, named, read_found
 from sparklog.topic.places.packing import pack
@@ -50,10 +51,17 @@ def plan_batch(options: SeglogOptions) -> list[tuple[ReadRange, ...]]:
         The path, a topic or a partition does not exist; offsets are not in the log, or begin after they end.
     """
     options.check_batch()
+    with one_look():
+        return _planned(options)
+
+
+def _planned(options: SeglogOptions) -> list[tuple[ReadRange, ...]]:
     logs = read_found(lambda: _wanted(options), options.on_damage)
     check_quarantine(options, logs)
     groups = committed_offsets(options, logs)
-    ranges = [_whole_range(options, at, layout, groups) for at, layout in logs.items()]
+    ranges = map_at_once(
+        lambda log: _whole_range(options, *log, groups), logs.items(), (each.storage for each in logs.values())
+    )
     tasks = tasks_of_ranges(ranges, options, logs)
     lost = [(each,) for each in ranges if _has_only_bytes(logs[each.topic_partition])]
     return tasks if options.policy.is_fail else [*tasks, *lost]

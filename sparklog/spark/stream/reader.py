@@ -32,6 +32,7 @@ from sparklog.spark.stream.plan import (
 from sparklog.spark.worker.boundary import plain_errors
 from sparklog.spark.worker.garbage_collection import first_use_freezes
 from sparklog.spark.worker.process import LoadedByWorkers
+from sparklog.storage.looks import one_look
 from sparklog.topic.places.live import LiveLog, LiveLogs
 from sparklog.topic.places.ranges import ReadRange, log_bytes
 from sparklog.topic.streams.offsets import INITIAL, Identities, StreamOffset
@@ -147,7 +148,8 @@ class SeglogStreamReader(LoadedByWorkers, DataSourceStreamReader, *_BASES):  # t
         """Do nothing: nothing is open."""
 
     def _look(self) -> LogByPartition:
-        self._logs = self._live.look(select(self._options, may_come_later=True))
+        with one_look():
+            self._logs = self._live.look(select(self._options, may_come_later=True))
         check_quarantine(self._options, {at: log.layout for at, log in self._logs.items()})
         return self._logs
 

@@ -33,6 +33,7 @@ from sparklog.log.kept_by_stamp import names_in
 from sparklog.log.layout import PartitionLayout
 from sparklog.log.places import LogDirectory, PartitionFolder, ReplicatedFolder, split_path
 from sparklog.storage.base import Name, Storage
+from sparklog.storage.looks import another_look
 from sparklog.storage.registry import Location, PathText, expand, expand_one, is_pattern, locate, paths_of
 from sparklog.topic.selection import PartitionSelection, ReplicaOptions, Selection
 
@@ -194,7 +195,8 @@ def read_found(
     folders = find()
     for _ in range(_FINDINGS_MAX):
         layouts, before = layouts_by_partition(folders, on_damage), folders
-        folders = find()
+        with another_look():
+            folders = find()
         if folders == before:
             break
     return layouts

@@ -140,7 +140,9 @@ class LiveLogs:
 
 def stamps_of(layout: PartitionLayout) -> tuple[Stamp | None, Stamp | None]:
     """Return the stamps of a log's folder and of its last segment's file, by which changes are noticed."""
-    return layout.storage.stamp(layout.path), _stamp_of_last(layout)
+    # As it is now, and not as the layout is pinned to it.
+    storage = layout.storage.pinned(())
+    return storage.stamp(layout.path), storage.stamp(layout.segments[-1].path()) if layout.segments else None
 
 
 def _stamp_of_last(layout: PartitionLayout) -> Stamp | None:
