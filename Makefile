@@ -13,7 +13,7 @@ FUZZ_WORKERS ?= 2
 
 # How many processes share the default tests: a file is run by one of them, and tests/conftest.py puts the longest first.
 TEST_WORKERS ?= 2
-DEFAULT_TESTS := -m "not kafka and not bench and not fuzz and not install" -n $(TEST_WORKERS) --dist loadfile --no-loadscope-reorder
+DEFAULT_TESTS := -m "not kafka and not storage and not bench and not fuzz and not install" -n $(TEST_WORKERS) --dist loadfile --no-loadscope-reorder
 
 # How many SIGKILLs the kinds of jobs share, here and on Spark.
 KILLS ?= 100
@@ -22,10 +22,10 @@ KILLS ?= 100
 SOAK_MINUTES ?= 20
 
 # The fast loop: what starts Spark, or processes of its own, or takes long by its nature, is left to make test.
-FAST_TESTS := -m "not spark and not processes and not long and not kafka and not bench and not fuzz and not install" \
+FAST_TESTS := -m "not spark and not processes and not long and not kafka and not storage and not bench and not fuzz and not install" \
 	--ignore tests/spark --ignore tests/kafka --ignore tests/bench -n $(TEST_WORKERS) --dist loadfile
 
-.PHONY: demo check test test-kafka test-soak test-floors test-install test-kills fuzz bench lint tables definitions clean
+.PHONY: demo check test test-kafka test-storage test-soak test-floors test-install test-kills fuzz bench lint tables definitions clean
 
 demo: $(READY)  ## Reads examples/data with Spark and prints what is in it.
 	$(RUN) examples/demo.py
@@ -38,6 +38,9 @@ test: $(READY) lint  ## The default tests; offline but for the installation. Say
 
 test-kafka: $(READY)  ## The tests against real brokers; fetches Kafka's jars from Maven Central. Needs Maven and a JDK.
 	$(RUN) -m pytest -m "kafka and not soak" -n $(TEST_WORKERS) --dist loadfile
+
+test-storage: $(READY)  ## The tests against servers of S3, Azure, Google Cloud Storage and HDFS; fetches these. Needs npm, Go, Maven and a JDK.
+	$(RUN) -m pytest -m storage -n $(TEST_WORKERS) --dist loadfile
 
 test-soak: $(READY)  ## Streams of a broker's live directory for SOAK_MINUTES; memory and open files stay. Needs Maven and a JDK.
 	SOAK_MINUTES=$(SOAK_MINUTES) $(RUN) -m pytest -m soak -s

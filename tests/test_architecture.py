@@ -44,13 +44,13 @@ INDOORS: dict[str, tuple[str, ...]] = {
             "folders",
             "damage",
             "journal",
-            "offset_checkpoints",
             "windows",
             "segment",
             "sound_batches",
             "producer_state",
             "segment_listing",
             "replicas",
+            "directory_view",
             "layout",
         ),
         *("log_identity", "scans", "filters", "producer_snapshots", "transactions", "reads"),
@@ -130,7 +130,16 @@ OUTSIDE_OF_STORAGE = {
 }
 # Where names of files are made, and where paths are cut and put together.
 NAMES_OF_FILES = "log/files.py"
-_IN_STORAGE = ("beneath", "local", "local_writing", "lock", "registry", "small_files")
+_IN_STORAGE = (
+    "beneath",
+    "local",
+    "local_writing",
+    "lock",
+    "registry",
+    "small_files",
+    "objects/listing",
+    "objects/storage",
+)
 PATHS = {"log/places.py", *(f"storage/{name}.py" for name in _IN_STORAGE)}
 FILE_NAME = re.compile(
     r"\.(log|index|timeindex|txnindex|snapshot|deleted|cleaned|swap|cut|staged|tmp|lock|checkpoint)($|[^A-Za-z_.])"

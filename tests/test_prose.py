@@ -38,7 +38,7 @@ COUNTS_MAX: Final = {
     "log": 26,
     "record": 1,
     "spark": 13,
-    "storage": 2,
+    "storage": 1,
     "system": 1,
     "topic": 11,
     "values": 1,

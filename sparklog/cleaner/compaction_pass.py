@@ -18,7 +18,7 @@ from sparklog.cleaner.segment_groups import grouped_segments
 from sparklog.cleaner.transactions import AbortedTransactions
 from sparklog.errors import InvalidOptionError
 from sparklog.log import files
-from sparklog.log.layout import DirectoryView
+from sparklog.log.directory_view import DirectoryView
 from sparklog.log.producer_snapshots import producers_at_end
 from sparklog.log.segment import Segment
 from sparklog.log.transactions import last_stable_offset

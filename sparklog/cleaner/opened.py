@@ -8,8 +8,9 @@ from sparklog.cleaner.descriptions import describe_log
 from sparklog.cleaner.retention import LogDescription
 from sparklog.errors import InvalidOptionError
 from sparklog.log.config import LogConfig
+from sparklog.log.directory_view import DirectoryView
 from sparklog.log.files import TopicPartition
-from sparklog.log.layout import DirectoryView, PartitionLayout, layout_in, read_layout
+from sparklog.log.layout import PartitionLayout, layout_in, read_layout
 from sparklog.log.places import PartitionFolder
 from sparklog.log.segment import Segment
 from sparklog.record.decode.columns import LIMITS, DecodeLimits

@@ -9,7 +9,8 @@ from typing import Any, Final, Self
 
 import numpy as np
 
-from sparklog.log.layout import DirectoryView, at_one_time
+from sparklog.log.directory_view import DirectoryView
+from sparklog.log.layout import at_one_time
 from sparklog.log.places import PartitionFolder
 from sparklog.log.segment import OffsetPosition, OpenSegment, Segment
 from sparklog.log.segment_listing import list_segments

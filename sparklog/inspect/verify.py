@@ -30,8 +30,8 @@ from sparklog.inspect.verify_names import (
 from sparklog.inspect.verify_segment import Finding, Severity, unreadable
 from sparklog.log import files
 from sparklog.log.checkpoints import parse_topic_id
+from sparklog.log.directory_view import kept_checkpoints
 from sparklog.log.files import TopicPartition
-from sparklog.log.offset_checkpoints import kept_checkpoints
 from sparklog.log.places import LogDirectory, PartitionFolder, join_path
 from sparklog.log.producer_state import parse_snapshot
 from sparklog.log.scans.losses import LostSegments, never_compacted

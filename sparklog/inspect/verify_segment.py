@@ -16,7 +16,7 @@ import numpy as np
 from sparklog.errors import CorruptLogError, SeglogError
 from sparklog.inspect.explanations import EXPLANATIONS
 from sparklog.log.damage import Damage, DamageKind
-from sparklog.log.layout import DirectoryView
+from sparklog.log.directory_view import DirectoryView
 from sparklog.log.scans.past_damage import CheckedBatches, scan_past_damage
 from sparklog.log.segment import Segment
 from sparklog.log.sound_batches import WRONG_OFFSET_REASON, Unreadable

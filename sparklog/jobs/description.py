@@ -6,11 +6,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from sparklog.inspect.describe import PartitionDescription, Scanned, describe_step_by_step
+from sparklog.inspect.describe import PartitionDescription, Scanned, describe_partition, describe_step_by_step
 from sparklog.jobs.named_logs import LogsTask, logs_at, tasks_of_logs
 from sparklog.jobs.run.job import Amount, Report, Watch, found_by
 from sparklog.jobs.run.local import runner_of
-from sparklog.log.places import PartitionFolder
+from sparklog.log.places import PartitionFolder, foresee
+from sparklog.storage.looks import map_at_once, one_look
 from sparklog.storage.registry import PathText, paths_of
 
 _LOOK_BYTES: Final = 1 << 19
@@ -64,6 +65,13 @@ class DescribeJob:
         return list(tasks_of_logs(self.folders, self.workers, look_bytes=None if self.is_full else _LOOK_BYTES))
 
     def run(self, task: LogsTask, report: Report) -> Iterator[PartitionDescription]:
+        storages = {folder.storage for folder in task.folders}
+        if not self.is_full and any(each.capabilities.is_remote for each in storages):
+            with one_look():
+                foresee(task.folders)
+                described = map_at_once(describe_partition, task.folders, storages)
+            yield from described
+            return
         for folder in task.folders:
             for event in describe_step_by_step(folder, is_full=self.is_full, is_decompressed=self.is_decompressed):
                 if isinstance(event, Scanned):

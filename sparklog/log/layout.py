@@ -24,17 +24,16 @@ from sparklog.errors import (
 from sparklog.log import files
 from sparklog.log.checkpoints import parse_topic_id
 from sparklog.log.damage_rows import OnDamage
+from sparklog.log.directory_view import DirectoryView
 from sparklog.log.files import TopicPartition
-from sparklog.log.journal import Journal, LogExtent, commit_version
-from sparklog.log.offset_checkpoints import read_offsets
-from sparklog.log.places import LogDirectory, PartitionFolder, ReplicatedFolder
+from sparklog.log.journal import LogExtent
+from sparklog.log.places import LogDirectory, PartitionFolder, ReplicatedFolder, foresee
 from sparklog.log.replicas.lineage import NO_EPOCH, Replica, ReplicaLog, merge_logs
 from sparklog.log.replicas.logs import read_lineage, refuse_another_log
 from sparklog.log.segment import OffsetPosition, OpenSegment, Segment
 from sparklog.log.segment_listing import list_segments, warn_once
 from sparklog.log.sound_batches import last_sound_batch
 from sparklog.record.format.headers import BatchHeaders
-from sparklog.record.format.v2 import OFFSET_MAX
 from sparklog.storage.base import Storage
 from sparklog.storage.looks import map_at_once, one_look
 
@@ -105,79 +104,6 @@ class PartitionLayout:
         return max(bisect_right(self.segments, offset, key=lambda segment: segment.base_offset) - 1, 0)
 
 
-class DirectoryView:
-    """The facts that a log directory stores about its logs, each read once however many logs are looked at.
-
-    Attributes
-    ----------
-    version : CommitVersion
-        The commit version when the view was made.
-    """
-
-    def __init__(self, directory: LogDirectory) -> None:
-        self.directory = directory
-        self.version = commit_version(directory)
-        # functools.cached_property has a lock, which another thread may hold when this process is forked.
-        self._journal: Journal | None = None
-        self._is_clean: bool | None = None
-        self._offsets: dict[str, Mapping[TopicPartition, int]] = {}
-
-    def is_current(self) -> bool:
-        """Return whether no commit was decided or finished since the view was made."""
-        return commit_version(self.directory) == self.version
-
-    @property
-    def journal(self) -> Journal | None:
-        """The commit that was decided and is not finished."""
-        if self._journal is None:
-            self._journal = self.version.pending(self.directory)
-        return self._journal
-
-    @property
-    def start_offsets(self) -> Mapping[TopicPartition, int]:
-        """The log start offsets of the checkpoint; empty if it cannot be read."""
-        # Like a broker, which warns, and starts every log at its first segment.
-        return self.offsets(files.LOG_START_CHECKPOINT, "to start at its first segment")
-
-    @property
-    def recovery_points(self) -> Mapping[TopicPartition, int]:
-        """The recovery points of the checkpoint; empty if it cannot be read."""
-        return self.offsets(files.RECOVERY_POINT_CHECKPOINT, "to have no recovery point")
-
-    @property
-    def is_clean(self) -> bool:
-        """Whether the directory has the marker of a broker's clean shutdown."""
-        if self._is_clean is None:
-            self._is_clean = self.directory.storage.read_small(self.directory.file(files.CLEAN_SHUTDOWN)) is not None
-        return self._is_clean
-
-    def offsets(self, name: str, taken: str = "") -> Mapping[TopicPartition, int]:
-        """Read a checkpoint of the directory once; empty if it is missing or damaged.
-
-        Parameters
-        ----------
-        taken : str
-            The end of the warning about a damaged checkpoint: how every log of the directory is then taken. If empty,
-            there is no warning.
-        """
-        if name not in self._offsets:
-            self._offsets[name] = _offsets_in(self.directory, name, taken)
-        return self._offsets[name]
-
-    def recovery_point(self, folder: PartitionFolder) -> int | None:
-        """Return the recovery point of a log in the checkpoint; None if it has none."""
-        at = folder.topic_partition
-        return None if at is None else self.recovery_points.get(at)
-
-    def synced_offset(self, folder: PartitionFolder) -> int:
-        """Return the offset below which all of a log was on the disk when its writer last said so.
-
-        A write torn by a crash is at or above it; a batch below it that is not whole is damage. After a clean shutdown
-        it is above the whole log, otherwise it is the recovery point, or 0 if there is none.
-        """
-        return OFFSET_MAX if self.is_clean else self.recovery_point(folder) or 0
-
-
 def read_layout(folder: PartitionFolder, on_damage: OnDamage = "fail") -> PartitionLayout:
     """Read the present layout of a log; for ``on_damage`` see `read_layouts`.
 
@@ -215,7 +141,7 @@ def read_layouts(folders: Sequence[PartitionFolder], on_damage: OnDamage = "fail
 
     def look(views: Mapping[LogDirectory, DirectoryView]) -> list[PartitionLayout]:
         told.clear()
-        _foresee(folders)
+        _foresee(folders, views)
         return map_at_once(lambda folder: look_at(views, folder), folders, storages)
 
     def look_at(views: Mapping[LogDirectory, DirectoryView], folder: PartitionFolder) -> PartitionLayout:
@@ -247,7 +173,7 @@ def at_one_time(
     directories = {folder.directory for folder in folders}
 
     def look_at_all(views: Mapping[LogDirectory, DirectoryView]) -> list[_Found]:
-        _foresee(folders)
+        _foresee(folders, views)
         return map_at_once(lambda folder: look(folder, views[folder.directory]), folders, storages)
 
     storages = [directory.storage for directory in directories]
@@ -255,13 +181,12 @@ def at_one_time(
         return while_current(directories, look_at_all)
 
 
-def _foresee(folders: Iterable[PartitionFolder]) -> None:
-    """Have each storage list the folders in one pass."""
-    names: dict[LogDirectory, list[str]] = {}
-    for folder in (copy for each in folders for copy in each.copies):
-        names.setdefault(folder.directory, []).append(folder.name)
-    for directory, found in names.items():
-        directory.storage.foresee(directory.path, found)
+def _foresee(folders: Iterable[PartitionFolder], views: Mapping[LogDirectory, DirectoryView]) -> None:
+    """Have each storage list the folders in one pass; read the checkpoints of a remote one before the threads do."""
+    foresee(folders)
+    for view in views.values():
+        if view.directory.storage.capabilities.is_remote:
+            _ = (view.journal, view.start_offsets, view.recovery_points)
 
 
 def while_current(
@@ -504,13 +429,3 @@ def _as_before(folder: PartitionFolder, segments: Sequence[Segment], bound: LogE
 def _segments_from(segments: tuple[Segment, ...], start_offset: int) -> tuple[Segment, ...]:
     """Return the segments that are not wholly before the log start offset."""
     return segments[max(bisect_right(segments, start_offset, key=lambda segment: segment.base_offset) - 1, 0) :]
-
-
-def _offsets_in(directory: LogDirectory, name: str, taken: str) -> Mapping[TopicPartition, int]:
-    """Read a checkpoint of a log directory; if it is damaged, warn how every log of the directory is ``taken``."""
-    try:
-        return read_offsets(directory, name)
-    except CorruptCheckpointError as error:
-        if taken:
-            warn_once(f"{error}; every log of this directory is taken {taken}")
-        return {}

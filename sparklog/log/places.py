@@ -7,6 +7,7 @@ in `sparklog.log.files`; nothing else below `topic` splits or joins paths.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
@@ -146,6 +147,15 @@ class ReplicatedFolder(PartitionFolder):
     @property
     def copies(self) -> tuple[PartitionFolder, ...]:
         return self.replicas
+
+
+def foresee(folders: Iterable[PartitionFolder]) -> None:
+    """Have each storage list some folders of logs in one pass, for the present look."""
+    names: dict[LogDirectory, list[str]] = {}
+    for folder in (copy for each in folders for copy in each.copies):
+        names.setdefault(folder.directory, []).append(folder.name)
+    for directory, found in names.items():
+        directory.storage.foresee(directory.path, found)
 
 
 def relative_path(folder: str, name: str) -> str:

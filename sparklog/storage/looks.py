@@ -17,10 +17,10 @@ from typing import Any, Final, TypeVar
 from sparklog.storage.base import Storage
 
 _AT_ONCE_MAX: Final = 32
-"""How many questions a remote storage is asked at a time."""
+"""How many threads ask a remote storage."""
 
-I = TypeVar("I")  # noqa: E741 - an item
-R = TypeVar("R")
+_I = TypeVar("_I")
+_R = TypeVar("_R")
 
 _look: ContextVar[dict[Any, Any] | None] = ContextVar("look", default=None)
 
@@ -53,7 +53,7 @@ def seen() -> dict[Any, Any] | None:
     return _look.get()
 
 
-def map_at_once(do: Callable[[I], R], items: Iterable[I], storages: Iterable[Storage]) -> list[R]:
+def map_at_once(do: Callable[[_I], _R], items: Iterable[_I], storages: Iterable[Storage]) -> list[_R]:
     """Return the results of a function for some items, in order; at the first error, raise it.
 
     Parameters

@@ -5,9 +5,9 @@ and ``~user`` at its beginning are home folders. ``*``, ``?`` and ``[...]`` stan
 unless something has that very name. Text that looks like a scheme is one: write a relative path with a colon in its
 first name as ``./name:rest``.
 
-Every process finds a scheme by its name: in the table here, or among the entry points ``sparklog.storages`` of what is
-installed, each a `Scheme`. In a storage that is not this machine's, a path is a whole URL, ``s3://bucket/logs``, so
-that errors name it as its users do; and ``s3://bucket`` is its root.
+Every process finds a scheme by its name: in the table here, or among the entry points ``sparklog.storages`` of all
+installed packages, each a `Scheme`. In a storage that is not this machine's, a path is a whole URL, ``s3://bucket/logs``, so that
+errors name it as its users do; and ``s3://bucket`` is its root.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Location(NamedTuple):
 
 
 PathText = str | os.PathLike[str] | Location
-"""What a user may give for a path; a place stands for itself."""
+"""A path as a user gives it; a place stands for itself."""
 
 
 class Url(NamedTuple):
@@ -71,7 +71,7 @@ class Scheme(NamedTuple):
     Attributes
     ----------
     open_storage : callable
-        Makes the storage of a URL with the options of its user; nothing is asked of the storage yet.
+        Makes the storage of a URL with the options of its user, and sends no request.
     plain_path : callable
         Returns the path of a URL as the storage names it. ``argument`` and the given ``text`` are for errors.
     option_names : frozenset of str
@@ -137,7 +137,7 @@ def locate(path: PathText, argument: str = "path", options: StorageOptions = _NO
     argument : str
         The name of the user's option or argument, for errors.
     options : mapping of str to str
-        Of the storage; each must be one of the scheme's `option_names`, unless the path is of this machine.
+        The options of the storage; names that are not in `Scheme.option_names` have no effect.
 
     Raises
     ------

@@ -28,8 +28,9 @@ from sparklog.log import files
 from sparklog.log.checkpoints import encode_leader_epochs, parse_leader_epochs
 from sparklog.log.clock import NS_PER_MS
 from sparklog.log.config import LogConfig
+from sparklog.log.directory_view import DirectoryView
 from sparklog.log.files import cut_file_name, offset_file_name
-from sparklog.log.layout import DirectoryView, PartitionLayout
+from sparklog.log.layout import PartitionLayout
 from sparklog.log.places import PartitionFolder
 from sparklog.log.producer_snapshots import KnownProducers, last_snapshot, producers_after
 from sparklog.log.producer_state import Producers, parse_snapshot

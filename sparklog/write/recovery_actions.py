@@ -9,8 +9,9 @@ from typing import Final, NamedTuple, Self
 
 from sparklog.errors import PathNotFoundError
 from sparklog.log import files
+from sparklog.log.directory_view import DirectoryView
 from sparklog.log.files import OffsetFile, cut_file_name, offset_files, parse_offset_file, tells_of_segments
-from sparklog.log.layout import DirectoryView, PartitionLayout, at_one_time, layout_of
+from sparklog.log.layout import PartitionLayout, at_one_time, layout_of
 from sparklog.log.log_identity import encode_log_id, new_log_id
 from sparklog.log.places import PartitionFolder
 from sparklog.log.segment import Segment

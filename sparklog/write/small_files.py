@@ -13,8 +13,8 @@ from typing import Final
 from sparklog.errors import StorageError
 from sparklog.log import files
 from sparklog.log.checkpoints import encode_offset_checkpoint
+from sparklog.log.directory_view import CheckpointOffsets, kept_checkpoints, read_offsets
 from sparklog.log.files import TopicPartition, being_written
-from sparklog.log.offset_checkpoints import CheckpointOffsets, kept_checkpoints, read_offsets
 from sparklog.log.places import LogDirectory, PartitionFolder, split_path
 from sparklog.storage.capabilities import to_writable
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sparklog.log import offset_checkpoints
+from sparklog.log import directory_view
 from sparklog.log.checkpoints import parse_offset_checkpoint
 from sparklog.log.files import TopicPartition
 from sparklog.log.layout import read_layout
@@ -38,7 +38,7 @@ def test_log_start_checkpoint_is_parsed_once_a_directory_and_again_when_it_chang
     def start_offsets() -> list[int]:
         return [read_layout(folder_at(tmp_path / f"events-{n}")).start_offset for n in range(partitions)]
 
-    monkeypatch.setattr(offset_checkpoints, "parse_offset_checkpoint", counting)
+    monkeypatch.setattr(directory_view, "parse_offset_checkpoint", counting)
     checkpoint = tmp_path / "log-start-offset-checkpoint"
     for n in range(partitions):
         write_partition(tmp_path / f"events-{n}", batches(3))

@@ -35,9 +35,10 @@ from sparklog.jobs.run.options import LogJobArguments, LogJobOptions, with_optio
 from sparklog.jobs.run.pieces import PiecesWork
 from sparklog.log import files
 from sparklog.log.clock import wall_clock_ms
+from sparklog.log.directory_view import DirectoryView
 from sparklog.log.files import TopicPartition
 from sparklog.log.group_offsets import NO_OFFSET, GroupOffsets, OffsetCommit
-from sparklog.log.layout import DirectoryView, at_one_time, topic_id_of
+from sparklog.log.layout import at_one_time, topic_id_of
 from sparklog.log.places import LogDirectory, PartitionFolder, folder_of, path_of, split_path
 from sparklog.log.properties import taken
 from sparklog.storage.registry import Location, PathText

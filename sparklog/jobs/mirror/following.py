@@ -34,7 +34,8 @@ from sparklog.jobs.mirror.taken import SoundBatches, TakenFile, TakenLog, is_of_
 from sparklog.jobs.run.job import Amount, Report
 from sparklog.log import files
 from sparklog.log.clock import wall_clock_ms
-from sparklog.log.layout import DirectoryView, topic_id_of
+from sparklog.log.directory_view import DirectoryView
+from sparklog.log.layout import topic_id_of
 from sparklog.log.places import LogDirectory, PartitionFolder
 from sparklog.log.segment import Segment
 from sparklog.log.windows import WindowScan

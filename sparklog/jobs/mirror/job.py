@@ -25,9 +25,10 @@ from sparklog.jobs.run.options import LogJobOptions
 from sparklog.jobs.run.pieces import PiecesWork
 from sparklog.log import files
 from sparklog.log.clock import wall_clock_ms, wall_clock_ns
+from sparklog.log.directory_view import DirectoryView
 from sparklog.log.files import TopicPartition
 from sparklog.log.kept_by_stamp import is_settled, names_in
-from sparklog.log.layout import DirectoryView, at_one_time, read_layout
+from sparklog.log.layout import at_one_time, read_layout
 from sparklog.log.places import LogDirectory, PartitionFolder
 from sparklog.storage.base import Stamp
 from sparklog.topic.log_manager import remove_folder

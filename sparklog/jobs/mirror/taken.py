@@ -13,8 +13,9 @@ from sparklog.jobs.run.job import OF_ONE_PARTITION
 from sparklog.log import files
 from sparklog.log.checkpoints import encode_leader_epochs, parse_leader_epochs
 from sparklog.log.clock import wall_clock_ns
+from sparklog.log.directory_view import DirectoryView
 from sparklog.log.kept_by_stamp import is_settled, names_in
-from sparklog.log.layout import DirectoryView, PartitionLayout, layout_in
+from sparklog.log.layout import PartitionLayout, layout_in
 from sparklog.log.places import LogDirectory, PartitionFolder
 from sparklog.log.scans.of_range import refuse_damaged_window
 from sparklog.log.segment import OffsetPosition, Segment

@@ -23,9 +23,10 @@ from sparklog.jobs.run.shares import task_slices
 from sparklog.jobs.salvage.log_copy import LogToSalvage, SalvagedLog, salvage_log
 from sparklog.jobs.salvage.record import SalvageRecord, add_logs, begin_record, end_record, read_record
 from sparklog.log import files
+from sparklog.log.directory_view import DirectoryView
 from sparklog.log.files import TopicPartition, deleted_folder_name, is_set_aside, parse_partition_folder
 from sparklog.log.folders import listed
-from sparklog.log.layout import DirectoryView, topic_id_of
+from sparklog.log.layout import topic_id_of
 from sparklog.log.places import LogDirectory, PartitionFolder
 from sparklog.record.format.v2 import OFFSET_MAX
 from sparklog.storage.registry import Location

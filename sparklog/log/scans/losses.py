@@ -18,10 +18,10 @@ import numpy as np
 
 from sparklog.errors import CorruptBatchError, DataLossError, InvalidOptionError, PathNotFoundError
 from sparklog.log import files
+from sparklog.log.directory_view import DirectoryView
 from sparklog.log.files import OffsetFile, TopicPartition, parse_offset_file
 from sparklog.log.index import OFFSET_ENTRY, TIME_ENTRY, read_entries
 from sparklog.log.kept_by_stamp import StampedFile
-from sparklog.log.layout import DirectoryView
 from sparklog.log.places import PartitionFolder
 from sparklog.log.properties import properties_in
 from sparklog.log.segment import READ_AROUND, OpenSegment, Segment

@@ -11,7 +11,8 @@ from typing import Final
 
 from sparklog.errors import CorruptBatchError, CorruptLogError, DiskError, PathNotFoundError
 from sparklog.log.damage_rows import DamagedStretch
-from sparklog.log.layout import DirectoryView, PartitionLayout, read_layout
+from sparklog.log.directory_view import DirectoryView
+from sparklog.log.layout import PartitionLayout, read_layout
 from sparklog.log.places import PartitionFolder
 from sparklog.log.scans.listed import refuse_replaced
 from sparklog.log.scans.losses import LostSegments, refuse_cut_end

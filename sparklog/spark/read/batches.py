@@ -117,6 +117,8 @@ def _read_range(
         # seems to end early.
         if start < layout.start_offset or end > layout.end_offset:
             start, end = _still_there(log, planned, options.fail_on_data_loss)
+        if planned.stable_offset is None and options.isolation_level == "read_committed":
+            end = max(min(end, log.last_stable_offset), start)
         wanted = (start, end, arranger.columns, options.isolation_level, limits)
         if options.policy.is_fail:
             batches = log.batches(*wanted, options.fail_on_data_loss, options.where)

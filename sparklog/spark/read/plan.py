@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
 from itertools import pairwise
+from typing import Final
 
 from sparklog.errors import DataLossError, InvalidOptionError, did_you_mean
 from sparklog.log.damage_rows import DamagePolicy
@@ -21,6 +22,7 @@ from sparklog.log.filters.pruning import floor_boundary, pruned_range
 from sparklog.log.folders import listed
 from sparklog.log.layout import PartitionLayout
 from sparklog.log.places import PartitionFolder
+from sparklog.log.producer_snapshots import snapshots_of
 from sparklog.log.reads.fates import stable_offset_past_damage
 from sparklog.log.transactions import last_stable_offset
 from sparklog.spark.options.limits import TASKS_MAX, match_time
@@ -33,6 +35,8 @@ from sparklog.topic.places.packing import pack
 from sparklog.topic.places.ranges import OffsetsByGroup, ReadRange, log_bytes
 
 _log = logging.getLogger("sparklog")
+
+_FOUND_BY_TASKS_BYTES_MIN: Final = 1 << 20
 
 
 def plan_batch(options: SeglogOptions) -> list[tuple[ReadRange, ...]]:
@@ -160,7 +164,8 @@ def _whole_range(
     """Resolve the range of one partition."""
     committed = options.isolation_level == "read_committed"
     stable_offset = last_stable_offset if options.policy.is_fail else stable_offset_past_damage
-    latest = stable_offset(layout) if committed else layout.end_offset
+    is_found_later = committed and _is_far_to_stable_offset(layout)
+    latest = stable_offset(layout) if committed and not is_found_later else layout.end_offset
     loss = options.fail_on_data_loss
     starting = of_group(options.starting, "startingOffsetsByGroup", layout, groups, loss)
     ending = of_group(options.ending, "endingOffsetsByGroup", layout, groups, loss)
@@ -182,7 +187,19 @@ def _whole_range(
     if options.where is not None:
         where, skips_damage = options.where.of_partition(*at), not options.policy.is_fail
         start, end = pruned_range(layout, where, start, end, skips_damage=skips_damage)
-    return ReadRange(layout.folder, start, end, latest)
+    return ReadRange(layout.folder, start, end, None if is_found_later else latest)
+
+
+def _is_far_to_stable_offset(layout: PartitionLayout) -> bool:
+    """Return whether tasks find the last stable offset of a remote log, since much has to be read for that.
+
+    Every task of the log finds the same offset, since it reads the same version of the files.
+    """
+    if not layout.storage.capabilities.is_remote or not layout.segments:
+        return False
+    known = max((each for each, _ in snapshots_of(layout.folder) if each <= layout.end_offset), default=0)
+    after = layout.segments[layout.segment_of(known) :]
+    return known < layout.end_offset and sum(each.size_bytes for each in after) > _FOUND_BY_TASKS_BYTES_MIN
 
 
 def of_group(

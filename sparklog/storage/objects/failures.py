@@ -8,14 +8,14 @@ from typing import Final, TypeVar
 
 from sparklog.errors import PathNotFoundError, SeglogError, StorageError
 
-R = TypeVar("R")
+_R = TypeVar("_R")
 
 _SHOWN_MAX: Final = 300
 _TRIES_MAX: Final = 4
 _QUERY: Final = re.compile(r"\?[^\s\"')]*")
 _MARKUP: Final = re.compile(r"<[^>]*>")
 _CUT: Final = re.compile(r"body|decod|connection (closed|reset)|end of file|incomplete", re.IGNORECASE)
-# What a store says of itself in its answers, and our sentence for it; the first that fits counts.
+# Words in the answers of stores, and our sentence for each; the first that fits counts.
 _CAUSES: Final = (
     (r"NoSuchBucket|ContainerNotFound|bucket does not exist", "there is no such bucket: check its name in the path"),
     (
@@ -75,11 +75,12 @@ def to_error(error: BaseException, url: str, what: str = "read") -> SeglogError:
         return PathNotFoundError(f"no such file or folder: {url}")
     if isinstance(error, TimeoutError):
         cause = "its store did not answer in time"
-    return StorageError(f"cannot {what} {url}: {cause or _plain(text)}")
+    plain = _plain(text)
+    return StorageError(f"cannot {what} {url}: {cause} ({plain})" if cause else f"cannot {what} {url}: {plain}")
 
 
-def answered(ask: Callable[[], R], url: str, what: str = "read") -> R:
-    """Return the answer of a request that changes nothing; an answer that breaks off is asked for again.
+def answered(ask: Callable[[], _R], url: str, what: str = "read") -> _R:
+    """Return the answer of a request that changes nothing; one whose answer breaks off is repeated.
 
     The library itself repeats requests that are refused or get no answer, but not answers whose body is cut.
     """
@@ -90,7 +91,8 @@ def answered(ask: Callable[[], R], url: str, what: str = "read") -> R:
             raise
         except Exception as error:
             if not left or not _is_cut(error):
-                raise to_error(error, url, what) from error
+                # The library's own text has whole requests in it, with the keys that some stores put into them.
+                raise to_error(error, url, what) from None
     raise AssertionError("the last try returns or raises")
 
 

@@ -28,7 +28,7 @@ _KEYS: Final = {
 
 
 def profile_credentials(profile: str | None) -> dict[str, str]:
-    """Return the keys and the region of a profile; empty if none is asked for and the environment has keys.
+    """Return the keys and the region of a profile; empty if none is named and the environment has keys.
 
     Parameters
     ----------
@@ -38,7 +38,7 @@ def profile_credentials(profile: str | None) -> dict[str, str]:
     Raises
     ------
     InvalidOptionError
-        The profile that is asked for has no keys.
+        The named profile has no keys.
     """
     if profile is None and environment_value("AWS_ACCESS_KEY_ID") is not None:
         return {}

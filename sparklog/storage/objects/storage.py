@@ -20,10 +20,10 @@ from sparklog.storage.objects.listing import Listing, Tree, find_object, list_fo
 from sparklog.storage.objects.stores import Options, store_of
 from sparklog.storage.objects.wire import answer
 
-R = TypeVar("R")
+_R = TypeVar("_R")
 
 _PAGES_MORE: Final = 4
-"""A tree is listed in one pass if that takes at most so many answers more than it has wanted folders."""
+"""A tree is listed in one pass if that takes at most this number of answers more than it has wanted folders."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,11 @@ class ObjectStorage:
     def open(self, path: str) -> ReadableFile:
         stamp = self._file(path)
         if stamp is None:
-            what = "not a regular file" if self._folder(path).entries else "no such file or folder"
+            parent, _, name = path.rpartition("/")
+            known = self._known(parent)
+            there = None if known is None else known.find(name)
+            is_folder = bool(self._folder(path).entries) if known is None else there is not None
+            what = "not a regular file" if is_folder else "no such file or folder"
             raise PathNotFoundError(f"{what}: {path}")
         return ObjectFile(path, self._store(), self.root, stamp)
 
@@ -161,7 +165,7 @@ class ObjectStorage:
             return (seen() or {}).get((self, path))
         return found
 
-    def _asked(self, ask: Callable[[Any], Coroutine[Any, Any, R]], path: str, what: str = "list") -> R:
+    def _asked(self, ask: Callable[[Any], Coroutine[Any, Any, _R]], path: str, what: str = "list") -> _R:
         store = self._store()
         return answered(lambda: answer(lambda: ask(store)), path, what)
 

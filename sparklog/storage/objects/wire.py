@@ -16,7 +16,7 @@ from typing import Any, Final, TypeVar
 from sparklog.errors import InvalidOptionError, StorageError
 from sparklog.storage.process import in_forked_child
 
-R = TypeVar("R")
+_R = TypeVar("_R")
 
 _ANSWER_SECONDS_MAX: Final = 300.0
 """More than the library takes for a request with all retries."""
@@ -65,16 +65,16 @@ def library() -> Any:
     return obstore
 
 
-def send(ask: Callable[[], Coroutine[Any, Any, R]]) -> Future[R]:
+def send(ask: Callable[[], Coroutine[Any, Any, _R]]) -> Future[_R]:
     """Begin a request, and return what its answer will be."""
     loop = _loop.running()
     return asyncio.run_coroutine_threadsafe(_within_time(ask), loop)
 
 
-def answer(ask: Callable[[], Coroutine[Any, Any, R]]) -> R:
+def answer(ask: Callable[[], Coroutine[Any, Any, _R]]) -> _R:
     """Send a request and wait for its answer; raise `TimeoutError` if there is none in time."""
     return send(ask).result(_ANSWER_SECONDS_MAX + 10)
 
 
-async def _within_time(ask: Callable[[], Coroutine[Any, Any, R]]) -> R:
+async def _within_time(ask: Callable[[], Coroutine[Any, Any, _R]]) -> _R:
     return await asyncio.wait_for(ask(), _ANSWER_SECONDS_MAX)

@@ -13,10 +13,11 @@ from dataclasses import dataclass, replace
 from sparklog.errors import PathNotFoundError
 from sparklog.log.clock import wall_clock_ns
 from sparklog.log.damage_rows import OnDamage
+from sparklog.log.directory_view import DirectoryView
 from sparklog.log.files import TopicPartition
 from sparklog.log.journal import LogExtent
 from sparklog.log.kept_by_stamp import is_settled
-from sparklog.log.layout import DirectoryView, PartitionLayout, at_one_time, layout_in, layout_of, topic_id_of
+from sparklog.log.layout import PartitionLayout, at_one_time, layout_in, layout_of, topic_id_of
 from sparklog.log.log_identity import read_log_id
 from sparklog.log.places import PartitionFolder
 from sparklog.log.reads.fates import stable_offset_past_damage

@@ -28,14 +28,15 @@ class ReadRange:
     ----------
     folder : PartitionFolder
         The folder of the log, with its storage, so that a task need not look that up.
-    stable_offset : int
-        The end of the log at planning time, for a reader of this isolation level.
+    stable_offset : int or None
+        The end of the log at planning time, for a reader of this isolation level; None if the task finds that, in the
+        same version of the log.
     """
 
     folder: PartitionFolder
     start_offset: int
     end_offset: int
-    stable_offset: int
+    stable_offset: int | None
 
     @property
     def topic_partition(self) -> TopicPartition:

@@ -17,12 +17,11 @@ from sparklog.errors import NOTHING_VISIBLE, WILL_BE_VISIBLE, CommitError, PathN
 from sparklog.log import files
 from sparklog.log.checkpoints import encode_offset_checkpoint
 from sparklog.log.config import LogConfig
+from sparklog.log.directory_view import DirectoryView, read_offsets
 from sparklog.log.files import TopicPartition, parse_partition_folder
 from sparklog.log.group_offsets import GroupOffsets
 from sparklog.log.journal import Journal, Move, Rename, pending
 from sparklog.log.kept_by_stamp import names_in
-from sparklog.log.layout import DirectoryView
-from sparklog.log.offset_checkpoints import read_offsets
 from sparklog.log.places import LogDirectory, split_path
 from sparklog.record.batches.producer_stamps import TransactionProducer
 from sparklog.topic.write.configs import topic_config

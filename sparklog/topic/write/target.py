@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from sparklog.errors import InvalidOptionError, PathNotFoundError, did_you_mean
+from sparklog.log.directory_view import DirectoryView
 from sparklog.log.files import (
     REMOTE_INDEX_CACHE,
     TopicPartition,
@@ -18,7 +19,7 @@ from sparklog.log.files import (
     parse_partition_folder,
 )
 from sparklog.log.folders import FolderKind, is_proven_directory, refuse_within_partition, what_it_is
-from sparklog.log.layout import DirectoryView, while_current
+from sparklog.log.layout import while_current
 from sparklog.log.places import LogDirectory, PartitionFolder
 from sparklog.storage.capabilities import to_writable
 from sparklog.storage.registry import Location
