@@ -6,8 +6,8 @@ unless something has that very name. Text that looks like a scheme is one: write
 first name as ``./name:rest``.
 
 Every process finds a scheme by its name: in the table here, or among the entry points ``sparklog.storages`` of all
-installed packages, each a `Scheme`. In a storage that is not this machine's, a path is a whole URL, ``s3://bucket/logs``, so that
-errors name it as its users do; and ``s3://bucket`` is its root.
+installed packages, each a `Scheme`. In a storage that is not this machine's, a path is a whole URL,
+``s3://bucket/logs``, so that errors name it as its users do; and ``s3://bucket`` is its root.
 """
 
 from __future__ import annotations
