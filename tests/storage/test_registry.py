@@ -28,7 +28,7 @@ def nowhere() -> Iterator[None]:
 
 
 @pytest.mark.parametrize(
-    "path", ["dbfs:/logs", "oss://bucket/logs", "webhdfs://host:8020/logs", "OSS:logs", "dbfs:logs"]
+    "path", ["dbfs:/logs", "oss://bucket/logs", "webhdfs://host:80/l", "OSS:logs", "dbfs:logs"]
 )
 def test_scheme_that_nobody_knows_is_an_error_that_names_those_there_are(path: str) -> None:
     with pytest.raises(InvalidOptionError, match=rf"no storage for '{path.split(':')[0].lower()}:' .* file:"):
