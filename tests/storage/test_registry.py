@@ -27,9 +27,7 @@ def nowhere() -> Iterator[None]:
     del registry._schemes["nowhere"]
 
 
-@pytest.mark.parametrize(
-    "path", ["dbfs:/logs", "oss://bucket/logs", "webhdfs://host:80/l", "OSS:logs", "dbfs:logs"]
-)
+@pytest.mark.parametrize("path", ["dbfs:/logs", "oss://bucket/logs", "webhdfs://host:80/l", "OSS:logs", "dbfs:logs"])
 def test_scheme_that_nobody_knows_is_an_error_that_names_those_there_are(path: str) -> None:
     with pytest.raises(InvalidOptionError, match=rf"no storage for '{path.split(':')[0].lower()}:' .* file:"):
         locate(path)
