@@ -139,6 +139,8 @@ _IN_STORAGE = (
     "small_files",
     "objects/listing",
     "objects/storage",
+    "packed/members",
+    "packed/storage",
 )
 PATHS = {"log/places.py", *(f"storage/{name}.py" for name in _IN_STORAGE)}
 FILE_NAME = re.compile(
@@ -152,6 +154,7 @@ DEFERRED = {
         "record/batches/framing.py",
         "sparklog.record.kernels.scan",
     ),  # planning reads single headers, and should not load numba
+    ("storage/registry.py", "sparklog.storage.packed.storage"),  # hardly a path is an archive's
     ("log/segment.py", "sparklog.record.kernels.scan"),  # as above: it checks the headers of whole windows only
     (
         "log/segment.py",

@@ -30,6 +30,7 @@ _URL: Final = re.compile(r"[a-z][a-z0-9+.-]*://[^/]*")
 _NOT_UNICODE: Final = re.compile(r"[\x00\ud800-\udfff]")
 _PATTERN: Final = re.compile(r"[*?\[]")
 _LOCAL: Final = "file"
+_MAY_BE_PACKED: Final = re.compile(r"\.(tar|tgz|tzst|zip|gz|zst)(/|$)", re.IGNORECASE)
 _ENTRY_POINTS: Final = "sparklog.storages"
 _NO_OPTIONS: Final[Mapping[str, str]] = {}
 
@@ -165,7 +166,18 @@ def locate(path: PathText, argument: str = "path", options: StorageOptions = _NO
     if _NOT_UNICODE.search(plain):
         raise InvalidOptionError(f"{argument} has a character that no path may have, NUL or invalid Unicode: {text!r}")
     storage = scheme.open_storage(url, options)
-    return Location(storage, storage.absolute(plain))
+    plain = storage.absolute(plain)
+    return Location(_packed(storage, plain) or storage, plain)
+
+
+def _packed(storage: Storage, path: str) -> Storage | None:
+    """Return the archive that a path leads to or into, as a storage; None if none of its names is an archive's."""
+    if not _MAY_BE_PACKED.search(path):
+        return None
+    # Compression is not needed for other paths.
+    from sparklog.storage.packed.storage import packed_at
+
+    return packed_at(storage, path)
 
 
 def expand(location: Location) -> list[Location]:
@@ -186,7 +198,7 @@ def expand(location: Location) -> list[Location]:
     found = sorted(set(_matches(storage, root, parts)))
     if not found:
         raise PathNotFoundError(f"nothing matches {path}")
-    return [Location(storage, each) for each in found]
+    return [Location(_packed(storage, each) or storage, each) for each in found]
 
 
 def expand_one(location: Location, argument: str = "path") -> Location:

@@ -108,13 +108,14 @@ class ObjectStorage:
     def stamp(self, path: str) -> Stamp | None:
         path = self.absolute(path)
         known = self._known(path)
-        if known is None:
-            file, above = self._file(path), self._known(path.rpartition("/")[0])
-            entry = None if above is None else above.find(path.rpartition("/")[2])
-            if file is not None or (above is not None and entry is None):
-                return file
-            known = self._folder(path)
-        return known.stamp if known.entries or path == self.root else None
+        if known is not None and known.entries:
+            return known.stamp
+        file, above = self._file(path), self._known(path.rpartition("/")[0])
+        entry = None if above is None else above.find(path.rpartition("/")[2])
+        if file is not None or (above is not None and entry is None):
+            return file
+        found = self._folder(path)
+        return found.stamp if found.entries or path == self.root else None
 
     def foresee(self, path: str, names: Sequence[str]) -> None:
         looked = seen()

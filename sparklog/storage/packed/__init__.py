@@ -1,0 +1,1 @@
+"""Archives of log directories as storages: tar, also compressed, and zip."""
