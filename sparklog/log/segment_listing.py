@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import pairwise
 from typing import Final
 
+from sparklog.errors import UnreadableLogError
 from sparklog.log import files
 from sparklog.log.clock import wall_clock_ns
 from sparklog.log.files import OffsetFile
@@ -63,6 +64,7 @@ def list_segments(
     found = {file.offset: (entry, "") for file, entry in named if file.suffix == files.LOG}
     for offset, entry in sorted(swapped.items()):
         found = _replaced(folder, found, offset, entry)
+    _refuse_compressed(folder, entries, found)
     bases = sorted(found)
     known = (_sealed.get(folder) or {}) if keeps else {}
     segments = list[Segment]()
@@ -115,6 +117,18 @@ def _warn_of_links(folder: PartitionFolder, entries: Iterable[Entry]) -> None:
         found = None if entry.is_file else files.parse_offset_file(entry.name)
         if found is not None and found.suffix == files.LOG:
             warn_once(f"{folder.file(entry.name)} is not a regular file, nor a link to one: it is skipped")
+
+
+def _refuse_compressed(folder: PartitionFolder, entries: Iterable[Entry], found: Collection[int]) -> None:
+    """Raise if a segment is there only as a compressed file: the log would have a gap that nobody notices."""
+    for entry in entries:
+        plain = entry.name.removesuffix(".gz").removesuffix(".zst")
+        of_plain = files.parse_offset_file(plain) if plain != entry.name else None
+        if of_plain is not None and of_plain.suffix == files.LOG and of_plain.offset not in found:
+            raise UnreadableLogError(
+                f"{folder.file(entry.name)} is a compressed segment, and is not read as it is: decompress it (gunzip, "
+                f"unzstd), or pack the whole directory with tar, whose archives are read"
+            )
 
 
 def _finished_swaps(named: Sequence[tuple[OffsetFile, Entry]]) -> dict[int, Entry]:

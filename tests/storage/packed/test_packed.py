@@ -6,6 +6,7 @@ import gzip
 import io
 import os
 import pickle
+import shutil
 import stat
 import tarfile
 import warnings
@@ -273,3 +274,19 @@ def test_archive_that_is_replaced_is_read_anew(tmp_path: Path) -> None:
     before = contents(path / "events-0", "read_uncommitted")
     as_tar(LOGS[0], tmp_path / "b.tar", "events-0").replace(path)
     assert contents(path / "events-0", "read_uncommitted") == contents(LOGS[0], "read_uncommitted") != before
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".zst"])
+def test_compressed_segment_in_a_folder_is_no_silent_gap(suffix: str, tmp_path: Path) -> None:
+    folder = tmp_path / "events-0"
+    shutil.copytree(SMALL, folder)
+    (log,) = folder.glob("*.log")
+    packed = log.with_name(log.name + suffix)
+    packed.write_bytes(b"anything")
+    with sparklog.open_log(folder) as plain:
+        assert plain.end_offset > 0
+    log.unlink()
+    with pytest.raises(StorageError, match=rf"\.log{suffix} is a compressed segment, .* decompress it"):
+        sparklog.open_log(folder)
+    with pytest.raises(StorageError, match="is a compressed segment"):
+        sparklog.PartitionLog.open(folder)
