@@ -25,10 +25,13 @@ SOAK_MINUTES ?= 20
 FAST_TESTS := -m "not spark and not processes and not long and not kafka and not storage and not bench and not fuzz and not install" \
 	--ignore tests/spark --ignore tests/kafka --ignore tests/bench -n $(TEST_WORKERS) --dist loadfile
 
-.PHONY: demo check test test-kafka test-storage test-soak test-floors test-install test-kills fuzz bench lint tables definitions clean
+.PHONY: demo demo-s3 check test test-kafka test-storage test-soak test-floors test-install test-kills fuzz bench lint tables definitions clean
 
 demo: $(READY)  ## Reads examples/data with Spark and prints what is in it.
 	$(RUN) examples/demo.py
+
+demo-s3: $(READY)  ## Starts an S3 server on this machine, puts examples/data into a bucket, and reads it there with Spark.
+	$(RUN) examples/s3_demo.py
 
 check: $(READY) lint  ## The fast loop: ruff, mypy, and the tests that need neither Spark nor processes of their own.
 	$(RUN) -m pytest $(FAST_TESTS)

@@ -141,8 +141,8 @@ def test_names_are_listed_with_what_leads_to_folders(tmp_path: Path) -> None:
 
 
 def test_unknown_scheme_is_named() -> None:
-    with pytest.raises(InvalidOptionError, match="'s3:'"):
-        locate("s3://bucket/logs")
+    with pytest.raises(InvalidOptionError, match="'oss:'"):
+        locate("oss://bucket/logs")
 
 
 def test_what_is_neither_file_nor_folder_is_listed_as_neither(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ def nowhere() -> Iterator[None]:
     del registry._schemes["nowhere"]
 
 
-@pytest.mark.parametrize("path", ["dbfs:/logs", "s3://bucket/logs", "hdfs://host:8020/logs", "S3A:logs", "dbfs:logs"])
+@pytest.mark.parametrize("path", ["dbfs:/logs", "oss://bucket/logs", "webhdfs://host:80/l", "OSS:logs", "dbfs:logs"])
 def test_scheme_that_nobody_knows_is_an_error_that_names_those_there_are(path: str) -> None:
     with pytest.raises(InvalidOptionError, match=rf"no storage for '{path.split(':')[0].lower()}:' .* file:"):
         locate(path)
@@ -36,7 +36,7 @@ def test_scheme_that_nobody_knows_is_an_error_that_names_those_there_are(path: s
 @pytest.mark.usefixtures("nowhere")
 def test_scheme_is_registered() -> None:
     assert locate("nowhere://there/logs").path == "/there/logs"
-    with pytest.raises(InvalidOptionError, match="file:, nowhere: or no scheme"):
+    with pytest.raises(InvalidOptionError, match=r"file:, .*nowhere:.* or no scheme"):
         locate("dbfs:/logs")
 
 

@@ -102,5 +102,5 @@ def _is_cut(error: Exception) -> bool:
 
 def _plain(text: str) -> str:
     """Return the first words of an error, without markup and queries."""
-    plain = " ".join(_MARKUP.sub(" ", _QUERY.sub("", text)).split())
+    plain = " ".join(_MARKUP.sub(" ", _QUERY.sub("", text.partition("Debug source")[0])).split())
     return plain if len(plain) <= _SHOWN_MAX else f"{plain[:_SHOWN_MAX]}..."

@@ -17,8 +17,6 @@ from sparklog.storage.objects.wire import library
 
 _PAGE_KEYS: Final = 1000
 """How many keys a store lists in one answer."""
-_ORDERED: Final = ("s3:", "gs:", "az:", "abfss:")
-"""The stores whose listings are sorted."""
 
 
 class Listing(NamedTuple):
@@ -51,14 +49,10 @@ async def list_folder(store: Any, root: str, path: str) -> Listing:
 
 async def list_tree(store: Any, root: str, path: str, pages_max: int) -> Tree | None:
     """List a folder and all folders below it; None if that takes too many answers."""
-    prefix, before, keys = key_of(root, path), "", 0
+    prefix, keys = key_of(root, path), 0
     folders: dict[str, dict[str, Entry]] = {path: {}}
     async for page in library().list(store, prefix=prefix or None, chunk_size=_PAGE_KEYS):
         for meta in page:
-            key = meta["path"]
-            if key <= before and root.startswith(_ORDERED):
-                raise StorageError(f"cannot list {path}: the store lists {key!r} after {before!r}, and so without end")
-            before = key
             _add(folders, root, path, meta)
         keys += len(page)
         if keys > pages_max * _PAGE_KEYS:
@@ -74,7 +68,10 @@ async def find_object(store: Any, root: str, path: str) -> Entry:
 def _add(folders: dict[str, dict[str, Entry]], root: str, top: str, meta: Any) -> None:
     """Add an object to its folder, and that to the folder above, up to the top."""
     entry, folder = _entry(root, meta), f"{root}/{meta['path']}".rpartition("/")[0]
-    if entry.name not in folders.setdefault(folder, {}):
+    known = folders.setdefault(folder, {}).get(entry.name)
+    if known is not None and known.is_file:
+        raise StorageError(f"cannot list {top}: the store lists {meta['path']!r} twice, and so perhaps without end")
+    if known is None:
         folders[folder][entry.name] = entry
     while len(folder) > len(top):
         above, _, name = folder.rpartition("/")
@@ -86,7 +83,9 @@ def _add(folders: dict[str, dict[str, Entry]], root: str, top: str, meta: Any) -
 
 
 def _entry(root: str, meta: Any) -> Entry:
-    url, tag = f"{root}/{meta['path']}", meta["e_tag"] or meta["version"] or ""
+    url, tag = f"{root}/{meta['path']}", meta["e_tag"] or ""
+    # Azure lists them without the quotes that a request wants.
+    tag = f'"{tag}"' if tag and not tag.endswith('"') and root.startswith(("az:", "abfss:")) else tag
     modified_ns = int(meta["last_modified"].timestamp() * 1_000_000_000)
     stamp = Stamp((_number(url), _number(tag or str(modified_ns))), modified_ns, meta["size"], tag)
     return Entry(_name(meta["path"]), False, True, meta["size"], stamp=stamp)

@@ -109,8 +109,9 @@ class ObjectStorage:
         path = self.absolute(path)
         known = self._known(path)
         if known is None:
-            file = self._file(path)
-            if file is not None:
+            file, above = self._file(path), self._known(path.rpartition("/")[0])
+            entry = None if above is None else above.find(path.rpartition("/")[2])
+            if file is not None or (above is not None and entry is None):
                 return file
             known = self._folder(path)
         return known.stamp if known.entries or path == self.root else None

@@ -161,8 +161,8 @@ def test_long_lists_are_cut(tmp_path: Path) -> None:
 
 
 def test_scheme_without_a_storage_is_an_error() -> None:
-    with pytest.raises(InvalidOptionError, match="s3a:"):
-        discover(["s3a://bucket/logs"])
+    with pytest.raises(InvalidOptionError, match="oss:"):
+        discover(["oss://bucket/logs"])
 
 
 @pytest.mark.parametrize("closed", ["logs", "."])
