@@ -1,6 +1,6 @@
 """The options of storages that a user gives, checked, and the part of them that the storage of a path gets.
 
-Names are those of `Scheme.option_names`, such as ``endpoint``, with or without ``storage.`` before them; Spark and
+The names are in `Scheme.option_names`, such as ``endpoint``, with or without ``storage.`` before them; Spark and
 property files need it. Names of secrets begin with ``secret.``, so that Spark shows none of their values in its event
 log or its pages; `sparklog.storage.secret_values` has the form of the values. `sparklog.storage.hadoop_options` has
 ``fs.s3a.*``. A place gets the options that its storage knows. No error and no ``repr`` shows a value.
@@ -28,7 +28,7 @@ from sparklog.storage.registry import (
 )
 from sparklog.storage.secret_values import SECRET_PREFIX, Secret, is_reference
 
-PREFIX: Final = "storage."
+OPTION_PREFIX: Final = "storage."
 _S3_SCHEMES: Final = frozenset({"s3", "s3a", "s3n"})
 # Further names of secrets, as libraries and tools have them, and the name here.
 _ALIASES: Final = {
@@ -74,7 +74,7 @@ class GivenOptions:
     Attributes
     ----------
     options : tuple of GivenOption
-        Of two that apply to a place, the later one counts.
+        The options in order: if two apply to a place, the later one counts.
     used : set of str
         The names, as given, that a place has got; for warnings about the others.
     """
@@ -128,7 +128,7 @@ def parse_storage_options(given: Mapping[str, Any], *, refuses_literals: bool = 
         or two options that mean the same differ. No value is shown.
     """
     texts = {name.lower(): _text(name, value) for name, value in given.items()}
-    hadoop = {name: text for name, text in texts.items() if name.startswith(hadoop_options.PREFIX)}
+    hadoop = {name: text for name, text in texts.items() if name.startswith(hadoop_options.SETTINGS_PREFIX)}
     known = _known_names() if texts else frozenset()
     options = [
         GivenOption(each.given, each.name, _value(each, refuses_literals), _S3_SCHEMES, each.bucket)
@@ -145,8 +145,10 @@ def parse_storage_options(given: Mapping[str, Any], *, refuses_literals: bool = 
 
 
 def split_options(given: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
-    """Split options, with names in lower case, into those of storages and all others."""
-    of_storages = {name: text for name, text in given.items() if name.startswith((PREFIX, hadoop_options.PREFIX))}
+    """Split options, with names in lower case, into the options of storages and all others."""
+    of_storages = {
+        name: text for name, text in given.items() if name.startswith((OPTION_PREFIX, hadoop_options.SETTINGS_PREFIX))
+    }
     return of_storages, {name: text for name, text in given.items() if name not in of_storages}
 
 
@@ -201,14 +203,14 @@ def _known_names() -> frozenset[str]:
 
 def _checked_name(given: str, known: Iterable[str]) -> str:
     """Return the name of an option without its prefix, as storages have it."""
-    known, name = set(known), given.removeprefix(PREFIX)
+    known, name = set(known), given.removeprefix(OPTION_PREFIX)
     plain = name.removeprefix(SECRET_PREFIX)
     secret = SECRET_PREFIX + _ALIASES.get(plain, plain)
     if name in known or (name != plain and secret in known):
         return name if name in known else secret
     if secret in known:
         raise InvalidOptionError(
-            f"{given} is a secret, which Spark's event log would show under this name: give it as {PREFIX}{secret}"
+            f"{given} is a secret, which Spark's event log would show under this name: give it as {OPTION_PREFIX}{secret}"
         )
     listed = f"there are {', '.join(sorted(known))}" if known else "no storage has options"
     raise InvalidOptionError(f"no option {given!r} of a storage: {did_you_mean(name, known, listed)}")

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from sparklog.errors import InvalidOptionError, nearest
 
-PREFIX: Final = "fs.s3a."
+SETTINGS_PREFIX: Final = "fs.s3a."
 _BUCKET: Final = "bucket."
 _SSL: Final = "connection.ssl.enabled"
 _PROVIDERS: Final = "aws.credentials.provider"
@@ -89,7 +89,7 @@ SETTINGS: Final = (*_NAMES, _SSL, _PROVIDERS)
 
 
 def translate_settings(given: Mapping[str, str]) -> list[TranslatedOption]:
-    """Translate settings, with names in lower case that begin with `PREFIX`; warn about names without effect.
+    """Translate settings, with names in lower case that begin with `SETTINGS_PREFIX`; warn about names without effect.
 
     Raises
     ------
@@ -116,7 +116,7 @@ def translate_settings(given: Mapping[str, str]) -> list[TranslatedOption]:
 
 def _parts(name: str) -> tuple[str, str]:
     """Split a name into its bucket, which may have dots and is empty for all buckets, and the setting."""
-    setting = name.removeprefix(PREFIX)
+    setting = name.removeprefix(SETTINGS_PREFIX)
     if not setting.startswith(_BUCKET):
         return "", setting
     within = setting.removeprefix(_BUCKET)
@@ -126,7 +126,7 @@ def _parts(name: str) -> tuple[str, str]:
 
 
 def _translated(bucket: str, settings: Mapping[str, str], ssl: str | None) -> Iterator[TranslatedOption]:
-    prefix = f"{PREFIX}{_BUCKET}{bucket}." if bucket else PREFIX
+    prefix = f"{SETTINGS_PREFIX}{_BUCKET}{bucket}." if bucket else SETTINGS_PREFIX
     has_ssl = ssl is None or _is_true(ssl, prefix + _SSL)
     for setting, text in settings.items():
         given = prefix + setting

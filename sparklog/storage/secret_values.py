@@ -41,7 +41,7 @@ def is_reference(text: str) -> bool:
     return _VARIABLE.fullmatch(text) is not None or _FILE.fullmatch(text) is not None
 
 
-def resolved(name: str, value: str) -> str:
+def looked_up(name: str, value: str) -> str:
     """Return the value of a storage's option as its store takes it; references are looked up in this process.
 
     Parameters

@@ -20,7 +20,7 @@ from sparklog.storage.base import Storage
 from sparklog.storage.given_options import parse_storage_options, place
 from sparklog.storage.objects.storage import ObjectStorage
 from sparklog.storage.registry import Location, StorageOptions, Url, locate
-from sparklog.storage.secret_values import Secret, resolved
+from sparklog.storage.secret_values import Secret, looked_up
 from tests.golden import DATA, EXAMPLES
 from tests.storage import options as with_options
 
@@ -94,7 +94,7 @@ def test_secret_is_in_no_text_of_what_holds_it() -> None:
     shown = [repr(options), str(options), repr(found), str(found), repr(bucket), repr(bucket.storage), f"{secret}"]
     shown += [repr(secret), str(secret), f"{secret:>40}", "%s" % secret, repr(options_of(found))]  # noqa: UP031
     assert MARKED not in "".join(shown)
-    assert resolved("secret.access_key_id", secret) == MARKED
+    assert looked_up("secret.access_key_id", secret) == MARKED
     again = pickle.loads(pickle.dumps(found))
     assert again == found
     assert MARKED not in repr(options_of(again))
@@ -107,13 +107,13 @@ def test_reference_travels_and_the_secret_does_not(monkeypatch: pytest.MonkeyPat
         with parse_storage_options({"secret.account_key": reference}).in_force():
             found = locate("opts://h/logs")
         assert MARKED.encode() not in pickle.dumps(found)
-        assert resolved("secret.account_key", options_of(found)["secret.account_key"]) == MARKED
+        assert looked_up("secret.account_key", options_of(found)["secret.account_key"]) == MARKED
 
 
 def test_reference_to_nothing_names_option_and_place(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("MY_KEY", raising=False)
     with pytest.raises(InvalidOptionError, match=r"secret\.account_key is in the variable MY_KEY, which is not"):
-        resolved("secret.account_key", "env:MY_KEY")
+        looked_up("secret.account_key", "env:MY_KEY")
     for name, content, message in (
         ("none", None, "cannot read"),
         ("empty", b" \n", "empty"),
@@ -124,8 +124,8 @@ def test_reference_to_nothing_names_option_and_place(monkeypatch: pytest.MonkeyP
         if content is not None:
             path.write_bytes(content)
         with pytest.raises(InvalidOptionError, match=message):
-            resolved("secret.account_key", f"file:{path}")
-    assert resolved("endpoint", "env:MY_KEY") == "env:MY_KEY"
+            looked_up("secret.account_key", f"file:{path}")
+    assert looked_up("endpoint", "env:MY_KEY") == "env:MY_KEY"
 
 
 def test_settings_of_s3a_are_options_of_s3_alone() -> None:
