@@ -210,7 +210,8 @@ def _checked_name(given: str, known: Iterable[str]) -> str:
         return name if name in known else secret
     if secret in known:
         raise InvalidOptionError(
-            f"{given} is a secret, which Spark's event log would show under this name: give it as {OPTION_PREFIX}{secret}"
+            f"{given} is a secret, which Spark's event log would show under this name: give it as "
+            f"{OPTION_PREFIX}{secret}"
         )
     listed = f"there are {', '.join(sorted(known))}" if known else "no storage has options"
     raise InvalidOptionError(f"no option {given!r} of a storage: {did_you_mean(name, known, listed)}")
