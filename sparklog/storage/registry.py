@@ -144,7 +144,7 @@ def paths_of(given: PathText | Sequence[PathText]) -> list[PathText]:
     return [cast(PathText, given)] if is_one else list(cast(Sequence[PathText], given))
 
 
-def locate(path: PathText, argument: str = "path") -> Location:
+def locate(path: PathText, argument: str = "path", options: StorageOptions | None = None) -> Location:
     """Return the storage for a path or URL, and the path as that storage names it; a pattern stays one.
 
     The storage gets its part of the options in force, see `options_in_force`; a place keeps its own.
@@ -155,6 +155,8 @@ def locate(path: PathText, argument: str = "path") -> Location:
         Relative to the current directory, unless absolute.
     argument : str
         The name of the user's option or argument, for errors.
+    options : mapping of str to str, optional
+        The options of the storage, instead of the options in force; names that it does not know have no effect.
 
     Raises
     ------
@@ -181,7 +183,9 @@ def locate(path: PathText, argument: str = "path") -> Location:
         raise InvalidOptionError(f"{argument} is empty: {text!r}; to say the folder that this runs in, write '.'")
     if _NOT_UNICODE.search(plain):
         raise InvalidOptionError(f"{argument} has a character that no path may have, NUL or invalid Unicode: {text!r}")
-    storage = scheme.open_storage(url, _options_of.get()(name, url.host, scheme.option_names))
+    if options is None:
+        options = _options_of.get()(name, url.host, scheme.option_names)
+    storage = scheme.open_storage(url, options)
     return Location(storage, storage.absolute(plain))
 
 

@@ -15,6 +15,8 @@ import sparklog
 from sparklog import views
 from sparklog.cli.commands.main import app
 from sparklog.errors import InvalidOptionError
+from sparklog.spark.options.read import SeglogOptions
+from sparklog.spark.options.write import WriteOptions
 from sparklog.storage import registry
 from sparklog.storage.base import Storage
 from sparklog.storage.given_options import parse_storage_options, place
@@ -236,6 +238,16 @@ def test_option_that_no_path_uses_is_named_in_a_warning(
     assert [record.getMessage() for record in caplog.records] == [
         "no path is in a storage with such an option, so these do nothing: region"
     ]
+
+
+def test_options_are_read_and_written_by_spark_in_any_case() -> None:
+    read = SeglogOptions.parse({"path": "opts://h/logs", "Storage.Region": "eu", "paths": '["opts://h/more"]'})
+    assert [options_of(each) for each in read.all_paths] == [{"region": "eu"}] * 2
+    assert options_of(WriteOptions.parse({"path": "opts://h/logs", "STORAGE.REGION": "eu"}).path) == {"region": "eu"}
+    for parse in (SeglogOptions.parse, SeglogOptions.parse_stream, WriteOptions.parse):
+        with pytest.raises(InvalidOptionError, match=r"give it as storage\.secret\.account_key") as raised:
+            parse({"path": "opts://h/logs", "storage.account_key": MARKED})
+        assert MARKED not in str(raised.value)
 
 
 COMMANDS = (["describe"], ["verify"], ["dump", "--limit", "1"], ["describe", "--partitions", "--processes", "2"])
