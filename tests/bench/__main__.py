@@ -38,6 +38,7 @@ MEASUREMENTS = (
     "connector",
     "stream_connector",
     "jobs_peers",
+    "storage",
     "large",
 )
 

@@ -2,7 +2,7 @@
 
 Headers, indexes and the ends of logs are short reads near each other: a short read fetches `_SPAN_BYTES` from its
 position on, a small object is fetched whole, and the process keeps these bytes, up to a bound. A scan is
-long reads one after the other: from the second on, the next pieces are fetched while one is decoded.
+reads one after the other, longer and longer: from the second on, the next pieces are fetched while one is decoded.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _SPAN_BYTES: Final = 1 << 16
 _WHOLE_BYTES_MAX: Final = 1 << 18
 _KEPT_BYTES_MAX: Final = 1 << 26
 _PIECE_BYTES: Final = 1 << 22
-_PIECES_AHEAD: Final = 4
+_PIECES_AHEAD_MAX: Final = 4
 
 _Version = tuple[str, str, int]
 
@@ -91,6 +91,7 @@ class ObjectFile:
         self.path, self._store, self._key, self._stamp = path, store, key_of(root, path), stamp
         self._version: _Version = (path, stamp.tag, stamp.modified_ns)
         self._ahead: deque[_Piece] = deque()
+        self._pieces_ahead = 1
         self._last_end = -1
         self._last_start = -1
 
@@ -102,25 +103,34 @@ class ObjectFile:
 
     def read(self, position: int, length_bytes: int) -> memoryview:
         length_bytes = max(min(length_bytes, self._stamp.size_bytes - position), 0)
+        data = self._some(position, length_bytes)
+        if len(data) == length_bytes:
+            return data
+        room = memoryview(bytearray(length_bytes))
+        room[: len(data)] = data
+        self.read_into(position + len(data), room[len(data) :])
+        return room
+
+    def read_into(self, position: int, room: memoryview) -> int:
+        wanted, filled = max(min(len(room), self._stamp.size_bytes - position), 0), 0
+        while filled < wanted:
+            data = self._some(position + filled, wanted - filled)
+            room[filled : filled + len(data)] = data
+            filled += len(data)
+        return filled
+
+    def _some(self, position: int, length_bytes: int) -> memoryview:
+        """Return some of the bytes from a position on, at least one of those that are there."""
         if not length_bytes:
             return memoryview(b"")
         if length_bytes <= _SPAN_BYTES or self._stamp.size_bytes <= _WHOLE_BYTES_MAX:
             span = self._span(position, length_bytes)
+            self._last_start, self._last_end = position, position + length_bytes
             return span.data[position - span.start :][:length_bytes]
         if self._ahead or self._last_start < position <= self._last_end:
             return self._read_ahead(position, length_bytes)
         self._last_start, self._last_end = position, position + length_bytes
         return self._fetched(position, position + length_bytes)
-
-    def read_into(self, position: int, room: memoryview) -> int:
-        filled = 0
-        while filled < len(room):
-            data = self.read(position + filled, min(len(room) - filled, _PIECE_BYTES))
-            if not len(data):
-                break
-            room[filled : filled + len(data)] = data
-            filled += len(data)
-        return filled
 
     def data_position(self, position: int) -> int | None:
         return position if position < self._stamp.size_bytes else None
@@ -147,25 +157,21 @@ class ObjectFile:
         return found
 
     def _read_ahead(self, position: int, length_bytes: int) -> memoryview:
-        """Read from the pieces that are under way, and begin the next ones; it may be shorter than is wanted."""
+        """Read from the first piece under way, and begin to fetch the next ones."""
         while self._ahead and not self._ahead[0].start <= position < self._ahead[0].end:
             self._ahead.popleft().coming.cancel()
+            # A longer scan reads further ahead, so that a short one fetches little that it does not want.
+            self._pieces_ahead = min(2 * self._pieces_ahead, _PIECES_AHEAD_MAX)
         size_bytes = self._stamp.size_bytes
-        while len(self._ahead) < _PIECES_AHEAD:
+        while len(self._ahead) < self._pieces_ahead:
             start = self._ahead[-1].end if self._ahead else position
             end = min(start + _PIECE_BYTES, size_bytes)
             if start >= end:
                 break
             self._ahead.append(_Piece(start, end, send(self._asking(start, end))))
         self._last_start, self._last_end = position, position + length_bytes
-        joined: list[memoryview] = []
-        for piece in self._ahead:
-            if position >= piece.end or not length_bytes:
-                break
-            data = self._arrived(piece)[position - piece.start :][:length_bytes]
-            joined.append(data)
-            position, length_bytes = position + len(data), length_bytes - len(data)
-        return joined[0] if len(joined) == 1 else memoryview(b"".join(joined))
+        first = self._ahead[0]
+        return self._arrived(first)[position - first.start :][:length_bytes]
 
     def _arrived(self, piece: _Piece) -> memoryview:
         try:
