@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from sparklog.spark.read.partitions import with_partition
     from sparklog.spark.source import register
     from sparklog.spark.stream.lag import stream_lag
+    from sparklog.storage.given_options import place
     from sparklog.topic.cutting import delete_records, truncate_to
     from sparklog.topic.log_manager import LogManager
     from sparklog.topic.partition_log import PartitionLog
@@ -73,6 +74,7 @@ __all__ = [
     "offsets_of_checkpoint",
     "open_log",
     "open_topic",
+    "place",
     "prune_backups",
     "register",
     "restore",
@@ -110,6 +112,7 @@ _HOMES = {
     "offsets_of_checkpoint": "sparklog.topic.streams.checkpoints",
     "open_log": "sparklog.log.reader",
     "open_topic": "sparklog.topic.reader",
+    "place": "sparklog.storage.given_options",
     "prune_backups": "sparklog.jobs.backup.arguments",
     "register": "sparklog.spark.source",
     "restore": "sparklog.spark.jobs",

@@ -84,6 +84,7 @@ INDOORS: dict[str, tuple[str, ...]] = {
 DOORS = {
     "log/reader.py",
     "spark/options/parsing.py",
+    "storage/given_options.py",
     "storage/small_files.py",
     "topic/places/discovery.py",
     "write/partition.py",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -11,6 +11,7 @@ from sparklog.jobs.named_logs import LogsTask, logs_at, tasks_of_logs
 from sparklog.jobs.run.job import Amount, Report, Watch, found_by
 from sparklog.jobs.run.local import runner_of
 from sparklog.log.places import PartitionFolder, foresee
+from sparklog.storage.given_options import with_storage_options
 from sparklog.storage.looks import map_at_once, one_look
 from sparklog.storage.registry import PathText, paths_of
 
@@ -26,6 +27,7 @@ def describe(
     processes: int | None = None,
     spark: Any = None,
     watch: Watch | None = None,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> Iterator[PartitionDescription]:
     """Describe logs: their offsets, times, sizes, codecs and formats.
 
@@ -45,7 +47,8 @@ def describe(
         One for each log, in the order of the paths and of their partitions. Damage raises no error: it is in ``error``.
     """
     runner = runner_of(processes, spark)
-    folders = dict.fromkeys(folder for each in paths_of(path) for folder in logs_at(each).folders)
+    with with_storage_options(storage_options):
+        folders = dict.fromkeys(folder for each in paths_of(path) for folder in logs_at(each).folders)
     return found_by(DescribeJob(tuple(folders), full or ratio, ratio, runner.workers), runner, watch)
 
 

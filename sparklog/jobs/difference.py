@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any, Final
@@ -14,6 +14,7 @@ from sparklog.jobs.run.job import Amount, PiecesTask, Report, Watch, found_by
 from sparklog.jobs.run.local import runner_of
 from sparklog.jobs.run.shares import task_slices
 from sparklog.log.places import PartitionFolder
+from sparklog.storage.given_options import with_storage_options
 from sparklog.storage.registry import PathText
 
 _TASK_BYTES: Final = 1 << 28
@@ -24,6 +25,7 @@ def diff(
     processes: int | None = None,
     spark: Any = None,
     watch: Watch | None = None,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> Iterator[DiffRow]:
     """Compare the logs of several log directories by their offsets and bytes, and say where they differ.
 
@@ -57,7 +59,9 @@ def diff(
         Fewer than two paths, or more than 26, or two paths to the same logs.
     """
     runner = runner_of(processes, spark)
-    return found_by(DiffJob(tuple(logs_at(path) for path in paths), runner.workers), runner, watch)
+    with with_storage_options(storage_options):
+        targets = tuple(logs_at(path) for path in paths)
+    return found_by(DiffJob(targets, runner.workers), runner, watch)
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -19,6 +19,7 @@ from sparklog.jobs.run.job import Amount, Report, Watch, found_by
 from sparklog.jobs.run.local import runner_of
 from sparklog.log.places import LogDirectory
 from sparklog.record.rewrite.matching import KeySet
+from sparklog.storage.given_options import with_storage_options
 from sparklog.storage.registry import PathText, paths_of
 
 
@@ -30,6 +31,7 @@ def verify(
     processes: int | None = None,
     spark: Any = None,
     watch: Watch | None = None,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> Iterator[Finding]:
     """Check everything in logs: checksums, records, offsets, indexes, epochs, snapshots, checkpoints and names.
 
@@ -50,6 +52,8 @@ def verify(
         Runs the work on its cluster instead.
     watch : Watch, optional
         Receives the progress of the work.
+    storage_options : mapping of str to str, optional
+        The options of paths that are URLs, such as ``endpoint``; see `sparklog.place`.
 
     Yields
     ------
@@ -66,8 +70,10 @@ def verify(
         An argument is wrong.
     """
     runner = runner_of(processes, spark)
-    targets = tuple(logs_at(each) for each in paths_of(path))
-    job = VerifyJob(targets, None if absent is None else read_keys(absent), runner.workers, is_deep=deep)
+    with with_storage_options(storage_options):
+        targets = tuple(logs_at(each) for each in paths_of(path))
+        keys = None if absent is None else read_keys(absent)
+    job = VerifyJob(targets, keys, runner.workers, is_deep=deep)
     return found_by(job, runner, watch)
 
 

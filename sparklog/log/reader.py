@@ -8,7 +8,7 @@ by their offsets.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Literal, Self, TypeVar, get_args
 
@@ -36,6 +36,7 @@ from sparklog.log.windows import Window
 from sparklog.record.decode.columns import LIMITS, DecodeLimits
 from sparklog.record.decode.where import Where
 from sparklog.record.format.arrays import bounded
+from sparklog.storage.given_options import with_storage_options
 from sparklog.storage.looks import one_look
 from sparklog.storage.registry import PathText, expand_one, locate
 
@@ -45,7 +46,9 @@ IsolationLevel = Literal["read_uncommitted", "read_committed"]
 _Part = TypeVar("_Part")
 
 
-def open_log(path: PathText, on_damage: OnDamage = "fail") -> LogReader:
+def open_log(
+    path: PathText, on_damage: OnDamage = "fail", *, storage_options: Mapping[str, Any] | None = None
+) -> LogReader:
     """Open a partition's folder to read it.
 
     Parameters
@@ -57,6 +60,8 @@ def open_log(path: PathText, on_damage: OnDamage = "fail") -> LogReader:
     on_damage : {"fail", "skip", "best_effort"}
         What its reads do about damage, unless a read says otherwise; see `LogReader.batches`. Unless it is ``fail``, a
         log whose end is damaged ends after its last sound batch.
+    storage_options : mapping of str to str, optional
+        The options of paths that are URLs, such as ``endpoint``; see `sparklog.place`.
 
     Returns
     -------
@@ -73,7 +78,7 @@ def open_log(path: PathText, on_damage: OnDamage = "fail") -> LogReader:
         The end of the log cannot be told, because its last segment is damaged there.
     """
     policy = DamagePolicy(on_damage)
-    with one_look():
+    with one_look(), with_storage_options(storage_options):
         folder = PartitionFolder.at(*expand_one(locate(path)))
         refuse_to_read(folder)
         return LogReader(read_layout(folder, on_damage), policy=policy)

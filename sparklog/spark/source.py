@@ -66,9 +66,11 @@ class SeglogDataSource(DataSource):
         compile_for_reading()
         if options.view:
             warn_batch(self.options, ())
+            options.storage_options.warn_idle()
             return ViewReader(options, check_view_schema(options, schema))
         warn_batch(self.options, schema.fieldNames())
         columns = columns_of(options)
+        options.storage_options.warn_idle()
         return SeglogReader(options, check_schema(schema, columns.types), columns)
 
     @plain_errors()
@@ -82,6 +84,7 @@ class SeglogDataSource(DataSource):
             raise InvalidOptionError("the option view is of a batch read, and this is a stream")
         compile_for_reading()
         columns = columns_of(options)
+        options.storage_options.warn_idle()
         return SeglogStreamReader(options, check_schema(schema, columns.types), columns)
 
     @plain_errors()

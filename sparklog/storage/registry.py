@@ -15,6 +15,8 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from fnmatch import translate
 from importlib import import_module
 from importlib.metadata import entry_points
@@ -31,7 +33,6 @@ _NOT_UNICODE: Final = re.compile(r"[\x00\ud800-\udfff]")
 _PATTERN: Final = re.compile(r"[*?\[]")
 _LOCAL: Final = "file"
 _ENTRY_POINTS: Final = "sparklog.storages"
-_NO_OPTIONS: Final[Mapping[str, str]] = {}
 
 
 class Location(NamedTuple):
@@ -83,6 +84,22 @@ class Scheme(NamedTuple):
     option_names: frozenset[str] = frozenset()
 
 
+OptionsOf = Callable[[str, str, frozenset[str]], StorageOptions]
+"""Returns the options for a place by its scheme, its host, and the names that the scheme knows."""
+
+_options_of: ContextVar[OptionsOf] = ContextVar("options_of", default=lambda _scheme, _host, _known: {})
+
+
+@contextmanager
+def options_in_force(options_of: OptionsOf) -> Iterator[None]:
+    """Give options to every place that `locate` makes within the ``with`` block, in this thread."""
+    token = _options_of.set(options_of)
+    try:
+        yield
+    finally:
+        _options_of.reset(token)
+
+
 def _local_storage(_url: Url, _options: StorageOptions) -> Storage:
     return LocalWritableStorage()
 
@@ -127,8 +144,10 @@ def paths_of(given: PathText | Sequence[PathText]) -> list[PathText]:
     return [cast(PathText, given)] if is_one else list(cast(Sequence[PathText], given))
 
 
-def locate(path: PathText, argument: str = "path", options: StorageOptions = _NO_OPTIONS) -> Location:
+def locate(path: PathText, argument: str = "path", options: StorageOptions | None = None) -> Location:
     """Return the storage for a path or URL, and the path as that storage names it; a pattern stays one.
+
+    The storage gets its part of the options in force, see `options_in_force`; a place keeps its own.
 
     Parameters
     ----------
@@ -136,8 +155,8 @@ def locate(path: PathText, argument: str = "path", options: StorageOptions = _NO
         Relative to the current directory, unless absolute.
     argument : str
         The name of the user's option or argument, for errors.
-    options : mapping of str to str
-        The options of the storage; names that are not in `Scheme.option_names` have no effect.
+    options : mapping of str to str, optional
+        The options of the storage, instead of the options in force; names that it does not know have no effect.
 
     Raises
     ------
@@ -164,6 +183,8 @@ def locate(path: PathText, argument: str = "path", options: StorageOptions = _NO
         raise InvalidOptionError(f"{argument} is empty: {text!r}; to say the folder that this runs in, write '.'")
     if _NOT_UNICODE.search(plain):
         raise InvalidOptionError(f"{argument} has a character that no path may have, NUL or invalid Unicode: {text!r}")
+    if options is None:
+        options = _options_of.get()(name, url.host, scheme.option_names)
     storage = scheme.open_storage(url, options)
     return Location(storage, storage.absolute(plain))
 

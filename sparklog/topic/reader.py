@@ -24,10 +24,11 @@ from sparklog.record.decode.columns import LIMITS, DecodeLimits
 from sparklog.record.decode.where import Where
 from sparklog.record.format.arrays import bounded, scalar_of
 from sparklog.record.format.schema import chosen_columns, selector
+from sparklog.storage.given_options import with_storage_options
 from sparklog.storage.looks import one_look
 from sparklog.storage.registry import PathText, paths_of
 from sparklog.topic.found_damage import FoundDamage, warn_of_damage
-from sparklog.topic.places.discovery import discover, place_at, read_found
+from sparklog.topic.places.discovery import discover, place_at, places_at, read_found
 from sparklog.topic.places.threads import merged
 from sparklog.topic.quarantine import Quarantine
 from sparklog.topic.selection import ReplicaOptions
@@ -64,6 +65,7 @@ def open_topic(
     quarantine: PathText | None = None,
     replicas: Literal["refuse", "merge"] = "refuse",
     replicas_min: int | None = None,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> TopicReader:
     """Open all partitions of a topic, or of a log directory, for reading.
 
@@ -85,6 +87,8 @@ def open_topic(
     replicas_min : int, optional
         With ``replicas="merge"``, a log ends where fewer replicas have the records than this; by default at the highest
         high watermark that a broker wrote down.
+    storage_options : mapping of str to str, optional
+        The options of paths that are URLs, such as ``endpoint``; see `sparklog.place`.
 
     Returns
     -------
@@ -104,11 +108,13 @@ def open_topic(
     """
     if threads < 1:
         raise InvalidOptionError(f"threads is {threads}, and must be at least 1")
-    paths, options = paths_of(path), taken(ReplicaOptions, {"replicas": replicas, "replicas_min": replicas_min})
-    policy, kept = (
+    options, policy = (
+        taken(ReplicaOptions, {"replicas": replicas, "replicas_min": replicas_min}),
         DamagePolicy(on_damage),
-        None if quarantine is None else Quarantine(place_at(quarantine, "quarantine")),
     )
+    with with_storage_options(storage_options):
+        paths = places_at(path)
+        kept = None if quarantine is None else Quarantine(place_at(quarantine, "quarantine"))
     with one_look():
         layouts = read_found(lambda: discover(paths, options).select(), on_damage)
     if kept is not None:

@@ -39,6 +39,7 @@ from sparklog.cli.commands.lag import lag
 from sparklog.cli.commands.produce import produce
 from sparklog.cli.commands.restore import restore
 from sparklog.cli.commands.salvage import salvage
+from sparklog.cli.commands.storage_options import add_storage_option
 from sparklog.cli.output import render, tables
 from sparklog.cli.output.fields import DESCRIBED_PARTITION, DESCRIBED_SEGMENT, DESCRIBED_TOPIC, RECOVERY
 from sparklog.cli.output.progress import job_progress, progress
@@ -54,10 +55,17 @@ _FAILED = 1
 _CANNOT = 2
 _INTERRUPTED = 128 + 2
 _PIPE_CLOSED = 128 + 13
+_WITHOUT_PATHS = "warm-up"
 
 
 class _Commands(TyperGroup):
     """The commands; an error of sparklog is printed in one line, without a traceback."""
+
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**given)
+        for name, command in self.commands.items():
+            if name != _WITHOUT_PATHS:
+                add_storage_option(command)
 
     def invoke(self, ctx: Any) -> Any:
         try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
@@ -18,6 +18,7 @@ from sparklog.jobs.run.job import Amount, Report, Runner, Watch, found_by
 from sparklog.jobs.run.local import runner_of
 from sparklog.jobs.run.pieces import PiecesWork
 from sparklog.log.places import LogDirectory
+from sparklog.storage.given_options import with_storage_options
 from sparklog.storage.registry import PathText
 
 _ERRORS_MAX: Final = 101
@@ -59,7 +60,12 @@ def _check(place: LogDirectory, used: _UsedPiece, report: Report) -> Finding | N
 
 
 def verify_backups(
-    target: PathText, *, processes: int | None = None, spark: Any = None, watch: Watch | None = None
+    target: PathText,
+    *,
+    processes: int | None = None,
+    spark: Any = None,
+    watch: Watch | None = None,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> Iterator[Finding]:
     """Check every manifest and every piece of a set of backups, and change nothing.
 
@@ -73,6 +79,8 @@ def verify_backups(
         Runs the work on its cluster instead.
     watch : Watch, optional
         Receives the progress of the work.
+    storage_options : mapping of str to str, optional
+        The options of paths that are URLs, such as ``endpoint``; see `sparklog.place`.
 
     Yields
     ------
@@ -85,7 +93,9 @@ def verify_backups(
     PathNotFoundError
         There is no such set.
     """
-    runner, place = runner_of(processes, spark), set_at(target)
+    runner = runner_of(processes, spark)
+    with with_storage_options(storage_options):
+        place = set_at(target)
     used = dict[str, _UsedPiece]()
     for backup_id in backup_ids(place):
         path = place.file(manifest_path(backup_id))

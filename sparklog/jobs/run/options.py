@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import inspect
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import wraps
-from typing import Any, Final, ParamSpec, TypedDict, TypeVar
+from typing import Any, Final, ParamSpec, TypedDict, TypeVar, cast
 
 from sparklog.jobs.run.job import Watch
 from sparklog.log.properties import Option, option, options_of
+from sparklog.storage.given_options import with_storage_options
 from sparklog.topic.selection import SelectionArguments
 
 _P = ParamSpec("_P")
@@ -35,6 +36,7 @@ class JobArguments(TypedDict, total=False):
     lock_timeout_seconds: float
     dry_run: bool
     watch: Watch | None
+    storage_options: Mapping[str, Any] | None
 
 
 class LogJobArguments(JobArguments, total=False):
@@ -49,7 +51,10 @@ class MoveArguments(SelectionArguments, LogJobArguments, total=False):
 
 @dataclass(frozen=True)
 class JobOptions:
-    """The options of every job. They are pickled without ``spark`` and ``watch``, which are for the driver."""
+    """The options of every job. They are pickled without ``spark`` and ``watch``, which are for the driver.
+
+    Options of storages are not pickled either: the places of the job have them.
+    """
 
     spark: Any = option(  # noqa: RUF009 - a field, like the others
         "spark",
@@ -79,9 +84,16 @@ class JobOptions:
     watch: Watch | None = option(  # noqa: RUF009 - a field, like the others
         "watch", None, kind=object, takes="Watch", doc="Receives the progress of the job."
     )
+    storage_options: Mapping[str, Any] | None = option(
+        "storage_options",
+        None,
+        kind=dict,
+        takes="mapping of str to str",
+        doc="The options of all paths that are URLs of storages with such options; see `sparklog.place`.",
+    )
 
     def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"spark": None, "watch": None}
+        return self.__dict__ | {"spark": None, "watch": None, "storage_options": None}
 
 
 @dataclass(frozen=True)
@@ -107,7 +119,8 @@ def with_options(*declaring: type) -> Callable[[Callable[_P, _R]], Callable[_P, 
         def call(*args: _P.args, **kwargs: _P.kwargs) -> _R:
             # Undeclared keywords are refused, as by any function.
             whole.bind(*args, **kwargs)
-            return function(*args, **kwargs)
+            with with_storage_options(cast("Mapping[str, Any] | None", kwargs.get("storage_options"))):
+                return function(*args, **kwargs)
 
         call.__signature__ = whole  # type: ignore[attr-defined]
         before, heading, after = inspect.cleandoc(function.__doc__ or "").partition(_RETURNS)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
 from sparklog.errors import InvalidOptionError
@@ -49,6 +49,7 @@ from sparklog.spark.options.values import (
     parse_view,
     refuse_stream_bounds,
 )
+from sparklog.storage.given_options import GivenOptions, parse_storage_options, split_options
 from sparklog.storage.registry import Location
 from sparklog.topic.places.packing import PACK_BYTES
 from sparklog.topic.quarantine import Quarantine
@@ -367,6 +368,7 @@ class SeglogOptions:
         too_low="max.decompressed.message.bytes must be positive",
         doc="Refuse a batch that decompresses to more bytes than this.",
     )
+    storage_options: GivenOptions = field(default_factory=GivenOptions)
 
     @classmethod
     def parse(cls, given: Mapping[str, str]) -> Self:
@@ -382,14 +384,16 @@ class SeglogOptions:
         InvalidOptionError
             An option is unknown, malformed or contradicts another, or the path is missing.
         """
-        given = in_lower_case(given, ALIASES)
+        of_storages, given = split_options(in_lower_case(given, ALIASES))
         if "provider" in given:
             given = {name: text for name, text in given.items() if not _is_of_table(name)}
         _refuse_of_write(given)
         names = [*declared_names(cls), *BROKER_ONLY_OPTIONS, *ALIASES]
         known = {name.lower(): name for name in names}
         refuse_unknown((name for name in given if not name.startswith(KAFKA_PREFIX)), known, "", sorted(names))
-        options = cls(**read_declared(cls, given))
+        storage_options = parse_storage_options(of_storages)
+        with storage_options.in_force():
+            options = cls(**read_declared(cls, given), storage_options=storage_options)
         if not options.all_paths:
             raise InvalidOptionError(NO_PATH)
         if options.policy.is_fail:

@@ -27,6 +27,7 @@ from sparklog.spark.options.parsing import (
     read_declared,
     refuse_unknown,
 )
+from sparklog.storage.given_options import parse_storage_options, split_options
 from sparklog.storage.registry import Location
 from sparklog.topic.write.txn_versions import TxnVersion
 
@@ -168,16 +169,19 @@ class WriteOptions:
         InvalidOptionError
             An option is unknown, malformed or contradicts another, or the path is missing.
         """
-        given = _without_aliases(in_lower_case(given, _ALIASES))
+        of_storages, given = split_options(_without_aliases(in_lower_case(given, _ALIASES)))
         names, topic_names = declared_names(cls), config.property_names()
         known = {name.lower(): name for name in names} | {name: name for name in topic_names}
         refuse_unknown(given, known, " of a write", names)
         properties = {name: value for name, value in given.items() if name in topic_names}
-        options = cls(**read_declared(cls, given), config=LogConfig.from_properties(properties))
+        storage_options = parse_storage_options(of_storages)
+        with storage_options.in_force():
+            options = cls(**read_declared(cls, given), config=LogConfig.from_properties(properties))
         if not options.path:
             raise InvalidOptionError(NO_PATH_TO_WRITE)
         options._check_transaction()
         options.config.warn_idle(AT_COMMIT)
+        storage_options.warn_idle()
         if "includeheaders" in given:
             _log.warning("includeHeaders does nothing in a write of Spark: a column headers is always written")
         return options

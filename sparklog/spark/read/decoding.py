@@ -56,7 +56,8 @@ def columns_of(options: SeglogOptions) -> ReadColumns:
     PathNotFoundError
         A schema is a path that does not exist.
     """
-    decoders = _decoders(options)
+    with options.storage_options.in_force():
+        decoders = _decoders(options)
     types = {name: _spark_type(name, spec) for name, spec in decoders.items()}
     if options.on_damage == "best_effort":
         types[DAMAGED] = BooleanType()

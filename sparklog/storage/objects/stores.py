@@ -17,11 +17,12 @@ from sparklog.errors import InvalidOptionError
 from sparklog.storage.objects.profiles import profile_credentials
 from sparklog.storage.objects.wire import library
 from sparklog.storage.process import ProcessState
+from sparklog.storage.secret_values import SECRET_PREFIX as SECRET
+from sparklog.storage.secret_values import looked_up
 
 Options = tuple[tuple[str, str], ...]
 """Names and values, sorted, so that a storage can be compared and hashed."""
 
-SECRET: Final = "secret."
 _CLIENT: Final = ("allow_http", "allow_invalid_certificates", "connect_timeout", "timeout", "proxy_url", "user_agent")
 _RETRIES: Final = ("max_retries", "retry_timeout_seconds")
 _COMMON: Final = frozenset({*_CLIENT, *_RETRIES, "skip_signature"})
@@ -65,7 +66,7 @@ def store_of(root: str, options: Options) -> Any:
     with _process.lock:
         found = _opened.get((root, options))
         if found is None:
-            found = _opened[root, options] = _made(root, dict(options))
+            found = _opened[root, options] = _made(root, {name: looked_up(name, text) for name, text in options})
         return found
 
 

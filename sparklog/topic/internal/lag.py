@@ -20,9 +20,10 @@ from sparklog.log.files import TopicPartition
 from sparklog.log.folders import listed
 from sparklog.log.layout import read_layout
 from sparklog.log.places import PartitionFolder
-from sparklog.storage.registry import PathText, paths_of
+from sparklog.storage.given_options import with_storage_options
+from sparklog.storage.registry import PathText
 from sparklog.topic.internal import views
-from sparklog.topic.places.discovery import discover, layouts_by_partition, named
+from sparklog.topic.places.discovery import discover, layouts_by_partition, named, places_at
 
 SCHEMA: Final = pa.schema(
     [
@@ -59,7 +60,12 @@ class _Member(NamedTuple):
     client_id: str | None = None
 
 
-def lag(path: PathText | Sequence[PathText], groups: str | Sequence[str] = ()) -> pa.Table:
+def lag(
+    path: PathText | Sequence[PathText],
+    groups: str | Sequence[str] = (),
+    *,
+    storage_options: Mapping[str, Any] | None = None,
+) -> pa.Table:
     """Return the lag of consumer groups: how far each is behind the end of each log.
 
     Parameters
@@ -69,6 +75,8 @@ def lag(path: PathText | Sequence[PathText], groups: str | Sequence[str] = ()) -
     groups : str or sequence of str
         The only groups to return. By default the groups that Kafka's tool shows: not streams groups, which have their
         own tool, and not groups of another protocol, such as Kafka Connect's.
+    storage_options : mapping of str to str, optional
+        The options of paths that are URLs, such as ``endpoint``; see `sparklog.place`.
 
     Returns
     -------
@@ -85,7 +93,8 @@ def lag(path: PathText | Sequence[PathText], groups: str | Sequence[str] = ()) -
     CorruptLogError
         A batch of ``__consumer_offsets`` is damaged. The end of a damaged log of another topic is null.
     """
-    paths = paths_of(path)
+    with with_storage_options(storage_options):
+        paths = places_at(path)
     of_groups, wanted = views.read(paths, "consumer_groups").to_pylist(), _names(groups)
     _refuse_unknown(wanted, [each["group"] for each in of_groups])
     offsets = views.read(paths, "consumer_offsets").select(["group", "topic", "partition", "offset", "committed_in"])

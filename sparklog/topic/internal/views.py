@@ -8,10 +8,10 @@ directory (``seglog.offsets``) are in the current state of offsets and groups if
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 
@@ -22,6 +22,7 @@ from sparklog.log.files import parse_partition_folder
 from sparklog.log.folders import what_it_is
 from sparklog.log.layout import read_layout
 from sparklog.log.places import LogDirectory, PartitionFolder
+from sparklog.storage.given_options import with_storage_options
 from sparklog.storage.registry import PathText, paths_of
 from sparklog.system.records import InternalLog, Undecodable
 from sparklog.system.views import VIEWS, View, view_of
@@ -46,7 +47,9 @@ def schema(name: str, *, history: bool = False) -> pa.Schema:
     return view_of(name).schema_of(history=history)
 
 
-def read(path: _Paths, name: str, *, history: bool = False) -> pa.Table:
+def read(
+    path: _Paths, name: str, *, history: bool = False, storage_options: Mapping[str, Any] | None = None
+) -> pa.Table:
     """Read a view.
 
     Parameters
@@ -57,6 +60,8 @@ def read(path: _Paths, name: str, *, history: bool = False) -> pa.Table:
         One of `NAMES`.
     history : bool
         Whether to return every record instead of the current state.
+    storage_options : mapping of str to str, optional
+        The options of paths that are URLs, such as ``endpoint``; see `sparklog.place`.
 
     Returns
     -------
@@ -75,10 +80,13 @@ def read(path: _Paths, name: str, *, history: bool = False) -> pa.Table:
     CorruptCheckpointError
         The offsets committed by sparklog's consumers cannot be read.
     """
-    return pa.Table.from_batches(batches(path, name, history=history), schema=schema(name, history=history))
+    rows = batches(path, name, history=history, storage_options=storage_options)
+    return pa.Table.from_batches(rows, schema=schema(name, history=history))
 
 
-def batches(path: _Paths, name: str, *, history: bool = False) -> Iterator[pa.RecordBatch]:
+def batches(
+    path: _Paths, name: str, *, history: bool = False, storage_options: Mapping[str, Any] | None = None
+) -> Iterator[pa.RecordBatch]:
     """Read a view, some rows at a time; for parameters and errors see `read`.
 
     Yields
@@ -86,7 +94,8 @@ def batches(path: _Paths, name: str, *, history: bool = False) -> Iterator[pa.Re
     pyarrow.RecordBatch
         A batch of one log. The rows of a history are in the order of their log.
     """
-    return find_view(path, name, history=history).batches()
+    with with_storage_options(storage_options):
+        return find_view(path, name, history=history).batches()
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from sparklog.topic.selection import Selection
 from tests.golden import EXAMPLES
 
 LOGS = EXAMPLES
-OF_PYTHON_ALONE = {"start_offsets", "end_offsets", "start_time", "end_time", "spark", "watch"}
+OF_PYTHON_ALONE = {"start_offsets", "end_offsets", "start_time", "end_time", "spark", "watch", "storage_options"}
 JOBS: dict[str, tuple[Callable[..., Any], Callable[..., None], tuple[type, ...]]] = {
     "export": (sparklog.export, job_commands.export, (Selection, LogJobOptions)),
     "copy": (sparklog.copy, job_commands.copy, (Selection, LogJobOptions)),
