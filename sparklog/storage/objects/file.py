@@ -1,8 +1,8 @@
 """Reads one object by ranges, as the version that was listed.
 
 Headers, indexes and the ends of logs are short reads near each other: a short read fetches `_SPAN_BYTES` from its
-position on, a small object is fetched whole, and the process keeps these bytes, up to a bound. A scan is
-reads one after the other, longer and longer: from the second on, the next pieces are fetched while one is decoded.
+position on, a small object is fetched whole, and the process keeps these bytes, up to a bound. A scan is reads one
+after the other, longer and longer: from the second on, the next pieces are fetched while one is decoded.
 """
 
 from __future__ import annotations
