@@ -120,7 +120,7 @@ class ObjectFile:
         return filled
 
     def _some(self, position: int, length_bytes: int) -> memoryview:
-        """Return some of the bytes from a position on, at least one of those that are there."""
+        """Return some of the bytes from a position on, at least one unless none is wanted."""
         if not length_bytes:
             return memoryview(b"")
         if length_bytes <= _SPAN_BYTES or self._stamp.size_bytes <= _WHOLE_BYTES_MAX:
