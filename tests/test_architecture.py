@@ -136,6 +136,7 @@ _IN_STORAGE = (
     "local",
     "local_writing",
     "lock",
+    "mounts",
     "registry",
     "small_files",
     "objects/listing",

@@ -18,6 +18,7 @@ from sparklog.storage import beneath
 from sparklog.storage.base import Capabilities, HeldLock, WritableFile
 from sparklog.storage.local import LocalStorage, OpenDescriptor, to_storage_error, to_write_error
 from sparklog.storage.lock import claim_folder, claimed_spelling, lock_file
+from sparklog.storage.mounts import refuse_unfit
 from sparklog.storage.process import files_max
 
 _COPY_BYTES_MAX: Final = 1 << 26
@@ -164,6 +165,8 @@ class LocalWritableStorage(LocalStorage):
         _sync_all(paths, lambda path: beneath.open_folder(self.root, path))
 
     def lock(self, path: str, timeout_seconds: float, *, is_shared: bool = False, queue: str | None = None) -> HeldLock:
+        # Every writer locks its directory before it changes anything there.
+        refuse_unfit(path.rpartition("/")[0] or "/")
         return lock_file(self.root, path, timeout_seconds, is_shared=is_shared, queue=queue)
 
     def claim(self, path: str, spelling: str) -> HeldLock:
