@@ -27,7 +27,7 @@ def to_writable(storage: Storage, path: str) -> WritableStorage:
     if reason is not None:
         raise InvalidOptionError(
             f"{path} cannot be written to in the storage of '{storage.scheme}:': {reason}. "
-            f"Write to a log directory on a local or NFS disk, and copy it"
+            f"Write to a local or NFS disk, and copy the files there"
         )
     return cast("WritableStorage", storage)
 

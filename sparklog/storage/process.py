@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import resource
 import sys
@@ -14,6 +15,11 @@ L = TypeVar("L")
 def in_forked_child(action: Callable[[], None]) -> None:
     """Run a function at the start of every process that is forked from this one."""
     os.register_at_fork(after_in_child=action)
+
+
+def at_exit(action: Callable[[], None]) -> None:
+    """Run a function when this process ends by itself, while all modules are there."""
+    atexit.register(action)
 
 
 class ProcessState(Generic[L]):

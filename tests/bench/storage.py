@@ -7,11 +7,11 @@ bytes, is the limit that they are compared with.
 
 from __future__ import annotations
 
-import asyncio
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -41,14 +41,16 @@ class Wire:
     def __init__(self) -> None:
         self.requests = 0
         self.free_at = 0.0
+        self.lock = threading.Lock()
 
-    async def within_time(self, ask: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
+    def within_time(self, ask: Callable[[], Any]) -> Any:
         self.requests += 1
-        await asyncio.sleep(DELAY_SECONDS)
-        found = await ask()
+        time.sleep(DELAY_SECONDS)
+        found = ask()
         if isinstance(found, memoryview):
-            self.free_at = max(self.free_at, time.monotonic()) + len(found) / BYTES_PER_SECOND
-            await asyncio.sleep(max(self.free_at - time.monotonic(), 0))
+            with self.lock:
+                until = self.free_at = max(self.free_at, time.monotonic()) + len(found) / BYTES_PER_SECOND
+            time.sleep(max(until - time.monotonic(), 0))
         return found
 
 

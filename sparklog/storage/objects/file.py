@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, Final, NamedTuple, Self
 
@@ -25,6 +25,7 @@ _WHOLE_BYTES_MAX: Final = 1 << 18
 _KEPT_BYTES_MAX: Final = 1 << 26
 _PIECE_BYTES: Final = 1 << 22
 _PIECES_AHEAD_MAX: Final = 4
+_PIECE_SECONDS_MAX: Final = 300.0
 
 _Version = tuple[str, str, int]
 
@@ -175,7 +176,7 @@ class ObjectFile:
 
     def _arrived(self, piece: _Piece) -> memoryview:
         try:
-            data: memoryview = piece.coming.result()
+            data: memoryview = piece.coming.result(_PIECE_SECONDS_MAX)
         except Exception:
             # Asked again, since the answer may have broken off; a lasting error is raised there.
             data = self._fetched(piece.start, piece.end)
@@ -187,14 +188,14 @@ class ObjectFile:
     def _fetched(self, start: int, end: int) -> memoryview:
         return answered(lambda: answer(self._asking(start, end)), self.path)
 
-    def _asking(self, start: int, end: int) -> Callable[[], Coroutine[Any, Any, memoryview]]:
+    def _asking(self, start: int, end: int) -> Callable[[], memoryview]:
         options: dict[str, Any] = {"range": (start, end)}
         if self._stamp.tag:
             options["if_match"] = self._stamp.tag
 
-        async def ask() -> memoryview:
-            found = await library().get_async(self._store, self._key, options=options)
-            data = memoryview(await found.bytes_async())
+        def ask() -> memoryview:
+            found = library().get(self._store, self._key, options=options)
+            data = memoryview(found.bytes())
             if len(data) != end - start or tuple(found.range) != (start, end):
                 raise StorageError(
                     f"cannot read {self.path}: {len(data)} bytes came of the {end - start} at position {start}; it may "

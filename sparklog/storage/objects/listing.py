@@ -38,20 +38,20 @@ def key_of(root: str, path: str) -> str:
     return path[len(root) :].strip("/")
 
 
-async def list_folder(store: Any, root: str, path: str) -> Listing:
+def list_folder(store: Any, root: str, path: str) -> Listing:
     """List one folder; it is not there if the listing is empty."""
-    found = await library().list_with_delimiter_async(store, key_of(root, path) or None)
+    found = library().list_with_delimiter(store, key_of(root, path) or None)
     entries = {_name(each): Entry(_name(each), True, False, 0) for each in found["common_prefixes"]}
     for meta in found["objects"]:
         entries.setdefault(_name(meta["path"]), _entry(root, meta))
     return _listing(path, entries.values())
 
 
-async def list_tree(store: Any, root: str, path: str, pages_max: int) -> Tree | None:
+def list_tree(store: Any, root: str, path: str, pages_max: int) -> Tree | None:
     """List a folder and all folders below it; None if that takes too many answers."""
     prefix, keys = key_of(root, path), 0
     folders: dict[str, dict[str, Entry]] = {path: {}}
-    async for page in library().list(store, prefix=prefix or None, chunk_size=_PAGE_KEYS):
+    for page in library().list(store, prefix=prefix or None, chunk_size=_PAGE_KEYS):
         for meta in page:
             _add(folders, root, path, meta)
         keys += len(page)
@@ -60,9 +60,9 @@ async def list_tree(store: Any, root: str, path: str, pages_max: int) -> Tree | 
     return {folder: _listing(folder, entries.values()) for folder, entries in folders.items()}
 
 
-async def find_object(store: Any, root: str, path: str) -> Entry:
+def find_object(store: Any, root: str, path: str) -> Entry:
     """Return the entry of one object; raise the library's error if there is none."""
-    return _entry(root, await library().head_async(store, key_of(root, path)))
+    return _entry(root, library().head(store, key_of(root, path)))
 
 
 def _add(folders: dict[str, dict[str, Entry]], root: str, top: str, meta: Any) -> None:
@@ -103,4 +103,5 @@ def _name(key: str) -> str:
 
 
 def _number(text: str) -> int:
-    return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "surrogateescape"), digest_size=8).digest())
+    # 63 bits: manifests of backups keep them as numbers of files.
+    return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "surrogateescape"), digest_size=8).digest()) >> 1

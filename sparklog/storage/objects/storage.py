@@ -7,7 +7,7 @@ object that is replaced meanwhile is an error and never half of each.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Final, Self, TypeVar
 
@@ -167,7 +167,7 @@ class ObjectStorage:
             return (seen() or {}).get((self, path))
         return found
 
-    def _asked(self, ask: Callable[[Any], Coroutine[Any, Any, _R]], path: str, what: str = "list") -> _R:
+    def _asked(self, ask: Callable[[Any], _R], path: str, what: str = "list") -> _R:
         store = self._store()
         return answered(lambda: answer(lambda: ask(store)), path, what)
 

@@ -197,7 +197,8 @@ class _Archive:
     def stamp(self, relative: str) -> Stamp:
         digest = hashlib.blake2b(f"{self._stamp}\0{relative}".encode("utf-8", "surrogateescape"), digest_size=16)
         member, number = self.members.get(relative), digest.digest()
-        identity = (int.from_bytes(number[:8]), int.from_bytes(number[8:]))
+        # 63 bits: manifests of backups keep them as numbers of files.
+        identity = (int.from_bytes(number[:8]) >> 1, int.from_bytes(number[8:]) >> 1)
         return Stamp(identity, self._stamp.modified_ns, 0 if member is None else member.size_bytes)
 
     def open(self, path: str, relative: str) -> ReadableFile:

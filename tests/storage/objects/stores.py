@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import itertools
-from collections.abc import Callable, Coroutine, Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -49,11 +49,11 @@ def counted() -> Iterator[Requests]:
     """Count the requests of a ``with`` block."""
     requests, original = Requests(), wire._within_time
 
-    async def within_time(ask: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
+    def within_time(ask: Callable[[], Any]) -> Any:
         requests.count += 1
         requests.before(requests.count)
-        await asyncio.sleep(requests.delay_seconds)
-        return await original(ask)
+        time.sleep(requests.delay_seconds)
+        return original(ask)
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(wire, "_within_time", within_time)
