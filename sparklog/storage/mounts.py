@@ -30,7 +30,7 @@ _SHARED: Final = re.compile(
     r"nfs4?|cifs|smb3?|smbfs|9p|afs|ceph|lustre|glusterfs|gfs2?|ocfs2|beegfs\w*|gpfs|virtiofs|vboxsf|prl_fs|fuse(\..+)?"
 )
 _BUCKETS: Final = re.compile(
-    r"fuse\.(s3fs|s3ql|gcsfuse|goofys|geesefs|rclone|blobfuse2?|mountpoint-s3|mount-s3|ossfs|cosfs|obsfs|juicefs-s3)"
+    r"fuse\.(s3fs|s3ql|gcsfuse|goofys|geesefs|rclone|blobfuse2?|mountpoint-s3|mount-s3|ossfs|cosfs|obsfs)"
     r"|(s3fs|gcsfuse|goofys|mountpoint-s3)"
 )
 # A mount of a bucket often has only "fuse" as its type, and the program's name as its source.

@@ -8,6 +8,7 @@ counts; so the empty objects that some tools make for folders are no files.
 from __future__ import annotations
 
 import hashlib
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
@@ -26,7 +27,13 @@ class Listing(NamedTuple):
     stamp: Stamp
 
     def find(self, name: str) -> Entry | None:
-        return next((each for each in self.entries if each.name == name), None)
+        row = bisect_left(self.entries, name, key=lambda each: each.name)
+        found = self.entries[row] if row < len(self.entries) else None
+        return found if found is not None and found.name == name else None
+
+    def files(self) -> Listing:
+        """Return the listing without the folders, with the same stamp."""
+        return Listing(tuple(each for each in self.entries if each.is_file), self.stamp)
 
 
 Tree = Mapping[str, Listing]

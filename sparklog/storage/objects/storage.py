@@ -132,7 +132,17 @@ class ObjectStorage:
         pins: Tree = {each: self._folder(each) for each in folders}
         # The files of a log directory are wanted in a task, and not all the other logs in it.
         inner = max(folders, key=len, default="")
-        return replace(self, pins={at: pin if at == inner else _of_files(pin) for at, pin in pins.items()})
+        return replace(self, pins={at: pin if at == inner else self._files_of(at, pin) for at, pin in pins.items()})
+
+    def _files_of(self, path: str, listing: Listing) -> Listing:
+        """Return a listing without its folders, made once for a look: a directory may have thousands of logs."""
+        looked = seen()
+        found = None if looked is None else looked.get((self, path, "files"))
+        if found is None:
+            found = listing.files()
+            if looked is not None:
+                looked[self, path, "files"] = found
+        return found  # type: ignore[no-any-return]
 
     def beneath(self, path: str) -> Self:  # noqa: ARG002 - no key leads elsewhere
         return self
@@ -173,7 +183,3 @@ class ObjectStorage:
 
     def _store(self) -> Any:
         return store_of(self.root, self.options)
-
-
-def _of_files(listing: Listing) -> Listing:
-    return Listing(tuple(each for each in listing.entries if each.is_file), listing.stamp)
