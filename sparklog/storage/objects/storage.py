@@ -142,7 +142,7 @@ class ObjectStorage:
             found = listing.files()
             if looked is not None:
                 looked[self, path, "files"] = found
-        return found  # type: ignore[no-any-return]
+        return found
 
     def beneath(self, path: str) -> Self:  # noqa: ARG002 - no key leads elsewhere
         return self

@@ -64,7 +64,7 @@ class _Threads:
             finally:
                 with self.lock:
                     self.busy -= 1
-                # What is kept here would be let go of when the next request comes.
+                # Otherwise this thread would keep the answer until the next request comes.
                 del coming, ask
 
     def begin_in_child(self) -> None:
