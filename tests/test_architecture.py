@@ -139,6 +139,8 @@ _IN_STORAGE = (
     "mounts",
     "registry",
     "small_files",
+    "objects/backend",
+    "objects/hdfs",
     "objects/listing",
     "objects/storage",
     "packed/members",

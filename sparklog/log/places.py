@@ -93,6 +93,8 @@ class PartitionFolder:
 
     def pinned(self) -> Self:
         """Return the folder as it is now: a remote storage opens only the listed versions of its files."""
+        if not self.storage.capabilities.is_remote:
+            return self
         storage = self.storage.pinned((self.directory.path, self.location))
         return self if storage is self.storage else replace(self, directory=replace(self.directory, storage=storage))
 
@@ -155,7 +157,8 @@ def foresee(folders: Iterable[PartitionFolder]) -> None:
     for folder in (copy for each in folders for copy in each.copies):
         names.setdefault(folder.directory, []).append(folder.name)
     for directory, found in names.items():
-        directory.storage.foresee(directory.path, found)
+        if directory.storage.capabilities.is_remote:
+            directory.storage.foresee(directory.path, found)
 
 
 def relative_path(folder: str, name: str) -> str:

@@ -114,7 +114,7 @@ def _local_path(url: Url, argument: str, text: str) -> str:
 
 
 _schemes: dict[str, Scheme] = {_LOCAL: Scheme(_local_storage, _local_path)}
-_OBJECTS: Final = ("s3", "s3a", "s3n", "gs", "gcs", "az", "azure", "abfs", "abfss", "http", "https", "memory")
+_OBJECTS: Final = ("s3", "s3a", "s3n", "gs", "gcs", "az", "azure", "abfs", "abfss", "http", "https", "memory", "hdfs")
 _BUILT_IN: Final[Mapping[str, str]] = dict.fromkeys(_OBJECTS, "sparklog.storage.objects.scheme")
 """The modules of further schemes, each with a table ``SCHEMES``; they are imported when a path first has the scheme."""
 

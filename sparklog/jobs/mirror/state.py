@@ -153,7 +153,10 @@ def read_state(folder: PartitionFolder) -> MirrorState:
 
 def write_state(folder: PartitionFolder, state: MirrorState) -> None:
     """Write what a log of a mirror holds; it is on the disk by now."""
-    held = {name: [*each.stamp.identity, *each.stamp[1:], *each[1:]] for name, each in state.items()}
+    held = {
+        name: [*each.stamp.identity, each.stamp.modified_ns, each.stamp.size_bytes, *each[1:]]
+        for name, each in state.items()
+    }
     write_atomically(folder, files.MIRROR_STATE, encode_line({"version": _VERSION, "files": held}))
 
 

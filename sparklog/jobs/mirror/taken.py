@@ -147,7 +147,8 @@ def _taken_in(view: DirectoryView, folder: PartitionFolder) -> TakenLog:
         raise _changed(missing)
 
     def taken(entry: Entry, name: str, size_bytes: int) -> TakenFile:
-        stamp = entry.stamp or Stamp((0, 0), 0, entry.size_bytes)
+        # A state that is read again has no tags, and the identity tells versions of an object apart as well.
+        stamp = (entry.stamp or Stamp((0, 0), 0, entry.size_bytes))._replace(tag="")
         lasting = stamp if is_settled(stamp, now_ns) else stamp._replace(size_bytes=0)
         return TakenFile(name, stamp, size_bytes, lasting)
 

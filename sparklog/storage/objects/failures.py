@@ -37,7 +37,8 @@ _CAUSES: Final = (
         "its credentials are not accepted: check the keys, and that they belong to this store",
     ),
     (
-        r"AccessDenied|PermissionDenied|lacked the necessary privileges|status: 403|Forbidden|AuthorizationFailure",
+        r"AccessDenied|PermissionDenied|lacked the necessary privileges|status: 403|Forbidden|AuthorizationFailure|"
+        r"Permission denied|AccessControlException",
         "these credentials may not do that: ask for the permission to list the bucket and read its objects",
     ),
     (

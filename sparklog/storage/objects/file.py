@@ -11,13 +11,12 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
+from functools import partial
 from typing import Any, Final, NamedTuple, Self
 
-from sparklog.errors import StorageError
 from sparklog.storage.base import Stamp
 from sparklog.storage.objects.failures import answered
-from sparklog.storage.objects.listing import key_of
-from sparklog.storage.objects.wire import answer, library, send
+from sparklog.storage.objects.wire import answer, send
 from sparklog.storage.process import ProcessState
 
 _SPAN_BYTES: Final = 1 << 16
@@ -88,8 +87,8 @@ class _Piece(NamedTuple):
 class ObjectFile:
     """One version of an object as a `sparklog.storage.base.ReadableFile`; one thread uses it at a time."""
 
-    def __init__(self, path: str, store: Any, root: str, stamp: Stamp) -> None:
-        self.path, self._store, self._key, self._stamp = path, store, key_of(root, path), stamp
+    def __init__(self, path: str, read: Callable[[int, int], memoryview], stamp: Stamp) -> None:
+        self.path, self._read, self._stamp = path, read, stamp
         self._version: _Version = (path, stamp.tag, stamp.modified_ns)
         self._ahead: deque[_Piece] = deque()
         self._pieces_ahead = 1
@@ -169,7 +168,7 @@ class ObjectFile:
             end = min(start + _PIECE_BYTES, size_bytes)
             if start >= end:
                 break
-            self._ahead.append(_Piece(start, end, send(self._asking(start, end))))
+            self._ahead.append(_Piece(start, end, send(partial(self._read, start, end))))
         self._last_start, self._last_end = position, position + length_bytes
         first = self._ahead[0]
         return self._arrived(first)[position - first.start :][:length_bytes]
@@ -186,21 +185,4 @@ class ObjectFile:
         return data
 
     def _fetched(self, start: int, end: int) -> memoryview:
-        return answered(lambda: answer(self._asking(start, end)), self.path)
-
-    def _asking(self, start: int, end: int) -> Callable[[], memoryview]:
-        options: dict[str, Any] = {"range": (start, end)}
-        if self._stamp.tag:
-            options["if_match"] = self._stamp.tag
-
-        def ask() -> memoryview:
-            found = library().get(self._store, self._key, options=options)
-            data = memoryview(found.bytes())
-            if len(data) != end - start or tuple(found.range) != (start, end):
-                raise StorageError(
-                    f"cannot read {self.path}: {len(data)} bytes came of the {end - start} at position {start}; it may "
-                    f"have been replaced by a shorter object. Read again"
-                )
-            return data
-
-        return ask
+        return answered(lambda: answer(partial(self._read, start, end)), self.path)

@@ -10,14 +10,10 @@ from __future__ import annotations
 import hashlib
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, NamedTuple
+from typing import NamedTuple
 
 from sparklog.errors import StorageError
 from sparklog.storage.base import Entry, Stamp
-from sparklog.storage.objects.wire import library
-
-_PAGE_KEYS: Final = 1000
-"""How many keys a store lists in one answer."""
 
 
 class Listing(NamedTuple):
@@ -45,39 +41,13 @@ def key_of(root: str, path: str) -> str:
     return path[len(root) :].strip("/")
 
 
-def list_folder(store: Any, root: str, path: str) -> Listing:
-    """List one folder; it is not there if the listing is empty."""
-    found = library().list_with_delimiter(store, key_of(root, path) or None)
-    entries = {_name(each): Entry(_name(each), True, False, 0) for each in found["common_prefixes"]}
-    for meta in found["objects"]:
-        entries.setdefault(_name(meta["path"]), _entry(root, meta))
-    return _listing(path, entries.values())
-
-
-def list_tree(store: Any, root: str, path: str, pages_max: int) -> Tree | None:
-    """List a folder and all folders below it; None if that takes too many answers."""
-    prefix, keys = key_of(root, path), 0
-    folders: dict[str, dict[str, Entry]] = {path: {}}
-    for page in library().list(store, prefix=prefix or None, chunk_size=_PAGE_KEYS):
-        for meta in page:
-            _add(folders, root, path, meta)
-        keys += len(page)
-        if keys > pages_max * _PAGE_KEYS:
-            return None
-    return {folder: _listing(folder, entries.values()) for folder, entries in folders.items()}
-
-
-def find_object(store: Any, root: str, path: str) -> Entry:
-    """Return the entry of one object; raise the library's error if there is none."""
-    return _entry(root, library().head(store, key_of(root, path)))
-
-
-def _add(folders: dict[str, dict[str, Entry]], root: str, top: str, meta: Any) -> None:
-    """Add an object to its folder, and that to the folder above, up to the top."""
-    entry, folder = _entry(root, meta), f"{root}/{meta['path']}".rpartition("/")[0]
+def add_to(folders: dict[str, dict[str, Entry]], top: str, folder: str, entry: Entry) -> None:
+    """Add a file to its folder, and that to the folder above, up to the top."""
     known = folders.setdefault(folder, {}).get(entry.name)
     if known is not None and known.is_file:
-        raise StorageError(f"cannot list {top}: the store lists {meta['path']!r} twice, and so perhaps without end")
+        raise StorageError(
+            f"cannot list {top}: the store lists {folder}/{entry.name} twice, and so perhaps without end"
+        )
     if known is None:
         folders[folder][entry.name] = entry
     while len(folder) > len(top):
@@ -89,23 +59,22 @@ def _add(folders: dict[str, dict[str, Entry]], root: str, top: str, meta: Any) -
         folder = above
 
 
-def _entry(root: str, meta: Any) -> Entry:
-    url, tag = f"{root}/{meta['path']}", meta["e_tag"] or ""
-    # Azure lists them without the quotes that a request wants.
-    tag = f'"{tag}"' if tag and not tag.endswith('"') and root.startswith(("az:", "abfss:")) else tag
-    modified_ns = int(meta["last_modified"].timestamp() * 1_000_000_000)
-    stamp = Stamp((_number(url), _number(tag or str(modified_ns))), modified_ns, meta["size"], tag)
-    return Entry(_name(meta["path"]), False, True, meta["size"], stamp=stamp)
+def file_entry(url: str, size_bytes: int, modified_ns: int, tag: str) -> Entry:
+    """Return the entry of a file of this URL and version."""
+    stamp = Stamp((_number(url), _number(tag or str(modified_ns))), modified_ns, size_bytes, tag)
+    return Entry(name_of(url), False, True, size_bytes, stamp=stamp)
 
 
-def _listing(path: str, entries: Iterable[Entry]) -> Listing:
+def listing_of(path: str, entries: Iterable[Entry]) -> Listing:
+    """Return the listing of a folder with these names; without any, it is not there."""
     found = tuple(sorted(entries, key=lambda each: each.name))
     modified_ns = max((each.stamp.modified_ns for each in found if each.stamp is not None), default=0)
     digest = _number("\0".join(f"{each.name}\0{each.is_folder}\0{each.stamp}" for each in found))
     return Listing(found, Stamp((_number(path), digest), modified_ns, 0))
 
 
-def _name(key: str) -> str:
+def name_of(key: str) -> str:
+    """Return the last name of a key or URL."""
     return key.rpartition("/")[2]
 
 

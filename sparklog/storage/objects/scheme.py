@@ -1,8 +1,9 @@
 """The URLs of object stores.
 
 ``s3://bucket/key`` (also ``s3a``, ``s3n``), ``gs://bucket/key``, ``az://container/key``,
-``abfss://container@account.dfs.core.windows.net/key`` (also ``abfs``), ``http(s)://host/path`` of a WebDAV server, and
-``memory://name/key``, which lasts as long as the process. Names in them are taken as they are written, without escapes.
+``abfss://container@account.dfs.core.windows.net/key`` (also ``abfs``), ``hdfs://host:port/path`` or
+``hdfs://nameservice/path``, ``http(s)://host/path`` of a WebDAV server, and ``memory://name/key``, which lasts as long
+as the process. Names in them are taken as they are written, without escapes.
 """
 
 from __future__ import annotations

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Final, Self, TypeVar
+from typing import ClassVar, Final, Self, TypeVar
 
 from sparklog.errors import PathNotFoundError, StorageError
 from sparklog.storage.base import Capabilities, Entry, Name, ReadableFile, Stamp
 from sparklog.storage.looks import seen
+from sparklog.storage.objects.backend import Backend
 from sparklog.storage.objects.failures import answered
 from sparklog.storage.objects.file import ObjectFile
-from sparklog.storage.objects.listing import Listing, Tree, find_object, list_folder, list_tree
+from sparklog.storage.objects.listing import Listing, Tree
 from sparklog.storage.objects.stores import Options, store_of
 from sparklog.storage.objects.wire import answer
 
@@ -77,7 +78,7 @@ class ObjectStorage:
             is_folder = bool(self._folder(path).entries) if known is None else there is not None
             what = "not a regular file" if is_folder else "no such file or folder"
             raise PathNotFoundError(f"{what}: {path}")
-        return ObjectFile(path, self._store(), self.root, stamp)
+        return ObjectFile(path, self._store().reader(path, stamp), stamp)
 
     def read_small(self, path: str) -> bytes | None:
         try:
@@ -122,7 +123,7 @@ class ObjectStorage:
         if looked is None or len(names) < 2 or path in self.pins or (self, path, "tree") in looked:
             return
         looked[self, path, "tree"] = True
-        tree = self._asked(lambda store: list_tree(store, self.root, path, len(names) + _PAGES_MORE), path)
+        tree = self._asked(lambda store: store.list_tree(path, len(names) + _PAGES_MORE), path)
         for folder, listing in (tree or {}).items():
             looked[self, folder] = listing
 
@@ -151,7 +152,7 @@ class ObjectStorage:
         """Return the listing of a folder; empty if there is none."""
         known = self._known(path)
         if known is None:
-            known = self._asked(lambda store: list_folder(store, self.root, path), path)
+            known = self._asked(lambda store: store.list_folder(path), path)
             looked = seen()
             if looked is not None:
                 looked[self, path] = known
@@ -167,7 +168,7 @@ class ObjectStorage:
             entry = known.find(name)
             return None if entry is None else entry.stamp
         try:
-            return self._asked(lambda store: find_object(store, self.root, path), path, "read").stamp
+            return self._asked(lambda store: store.find(path), path, "read").stamp
         except PathNotFoundError:
             return None
 
@@ -177,9 +178,9 @@ class ObjectStorage:
             return (seen() or {}).get((self, path))
         return found
 
-    def _asked(self, ask: Callable[[Any], _R], path: str, what: str = "list") -> _R:
+    def _asked(self, ask: Callable[[Backend], _R], path: str, what: str = "list") -> _R:
         store = self._store()
         return answered(lambda: answer(lambda: ask(store)), path, what)
 
-    def _store(self) -> Any:
+    def _store(self) -> Backend:
         return store_of(self.root, self.options)

@@ -14,6 +14,8 @@ from datetime import timedelta
 from typing import Any, Final
 
 from sparklog.errors import InvalidOptionError
+from sparklog.storage.objects.backend import Backend, ObjectBackend
+from sparklog.storage.objects.hdfs import HdfsBackend
 from sparklog.storage.objects.profiles import profile_credentials
 from sparklog.storage.objects.wire import library
 from sparklog.storage.process import ProcessState
@@ -47,15 +49,16 @@ OPTION_NAMES: Final[Mapping[str, frozenset[str]]] = {
     "http": frozenset({*_CLIENT, *_RETRIES}),
     "https": frozenset({*_CLIENT, *_RETRIES}),
     "memory": frozenset(),
+    "hdfs": frozenset(),
 }
 """The options of each kind of store."""
 
 _ROOT: Final = re.compile(r"(?P<scheme>[a-z0-9]+)://(?P<host>[^/]*)")
-_opened: dict[tuple[str, Options], Any] = {}
+_opened: dict[tuple[str, Options], Backend] = {}
 _process: Final = ProcessState(threading.Lock, _opened)
 
 
-def store_of(root: str, options: Options) -> Any:
+def store_of(root: str, options: Options) -> Backend:
     """Return the store of a root, such as ``s3://bucket``, and its options.
 
     Raises
@@ -70,7 +73,13 @@ def store_of(root: str, options: Options) -> Any:
         return found
 
 
-def _made(root: str, options: dict[str, str]) -> Any:
+def _made(root: str, options: dict[str, str]) -> Backend:
+    if root.startswith("hdfs:"):
+        return HdfsBackend(root)
+    return ObjectBackend(root, _store(root, options))
+
+
+def _store(root: str, options: dict[str, str]) -> Any:
     stores, parts = library().store, _ROOT.fullmatch(root)
     if parts is None:
         raise AssertionError(f"the root of a store, and not {root!r}")
@@ -93,8 +102,6 @@ def _made(root: str, options: dict[str, str]) -> Any:
         if scheme == "http":
             settings["client_options"] = {"allow_http": True, **client}
         return stores.HTTPStore.from_url(root, **settings)
-    except SyntaxWarning:
-        raise
     except Exception as error:
         # The library's text may show the value.
         raise InvalidOptionError(

@@ -142,7 +142,7 @@ class LiveLogs:
 def stamps_of(layout: PartitionLayout) -> tuple[Stamp | None, Stamp | None]:
     """Return the stamps of a log's folder and of its last segment's file, by which changes are noticed."""
     # As it is now, and not as the layout is pinned to it.
-    storage = layout.storage.pinned(())
+    storage = layout.storage.pinned(()) if layout.storage.capabilities.is_remote else layout.storage
     return storage.stamp(layout.path), storage.stamp(layout.segments[-1].path()) if layout.segments else None
 
 

@@ -13,7 +13,7 @@ from sparklog.storage.objects import file
 from tests.spark.conftest import session, spark
 from tests.storage.servers.buckets import in_environment, make_bucket, put_folder_into
 from tests.storage.servers.proxy import Proxy, proxied
-from tests.storage.servers.server import Server, azurite, fake_gcs, seaweed
+from tests.storage.servers.server import Server, azurite, fake_gcs, hdfs, seaweed
 
 __all__ = ["session", "spark"]
 
@@ -22,6 +22,7 @@ SERVERS: Final[dict[str, Callable[[Path], AbstractContextManager[Server]]]] = {
     "s3": seaweed,
     "azure": azurite,
     "gcs": fake_gcs,
+    "hdfs": hdfs,
 }
 
 

@@ -66,10 +66,13 @@ def test_commands_print_what_they_print_of_a_disk(golden: Golden) -> None:
 
 def test_missing_things_are_errors_that_name_the_url(golden: Golden) -> None:
     bucket = golden.url.rpartition("/")[0]
-    with pytest.raises(PathNotFoundError, match=r"no such path: .*://golden-.*/v2-record; did you mean 'v2-records'"):
+    is_hdfs = golden.server.buckets.startswith("hdfs:")
+    with pytest.raises(PathNotFoundError, match=r"no such path: .*://.*golden-.*/v2-record; did you mean 'v2-records'"):
         sparklog.open_topic(f"{golden.url}/v2-record")
-    with pytest.raises((PathNotFoundError, StorageError), match=r"://no-such-bucket/logs"):
+    with pytest.raises((PathNotFoundError, StorageError), match=r"://.*no-such-bucket/logs"):
         sparklog.open_log(f"{golden.server.buckets}no-such-bucket/logs/events-0")
+    if is_hdfs:
+        return  # Its names have no such signs.
     put_object(golden.server, bucket, "x y/ü#+%20/f", b"12")
     storage, path = locate(f"{bucket}/x y/ü#+%20/f")
     assert storage.read_small(path) == b"12"

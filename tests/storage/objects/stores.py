@@ -24,7 +24,7 @@ def new_root() -> str:
 
 
 def put(root: str, key: str, data: bytes) -> None:
-    obstore.put(store_of(root, ()), key, data)
+    obstore.put(store_of(root, ()).store, key, data)  # type: ignore[attr-defined]
 
 
 def put_folder(root: str, folder: Path, prefix: str) -> str:

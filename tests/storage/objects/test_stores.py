@@ -38,7 +38,7 @@ def test_url_without_one_bucket_is_an_error(url: str) -> None:
 
 
 def test_every_scheme_is_found_by_its_name() -> None:
-    assert {"s3", "s3a", "gs", "az", "abfss", "http", "https", "memory", "file"} <= set(known_schemes())
+    assert {"s3", "s3a", "gs", "az", "abfss", "http", "https", "memory", "file", "hdfs"} <= set(known_schemes())
     assert all(scheme_named(name) is not None for name in known_schemes())
 
 

@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
+import hdfs_native
 import obstore
 import pytest
 
@@ -28,7 +29,7 @@ def in_environment(environment: Mapping[str, str]) -> Iterator[None]:
     """Have variables set, for this process and the processes that it starts."""
     with pytest.MonkeyPatch.context() as patched:
         for name in os.environ:
-            if name.startswith(("AWS_", "AZURE_", "GOOGLE_")):
+            if name.startswith(("AWS_", "AZURE_", "GOOGLE_", "HADOOP_")):
                 patched.delenv(name)
         for name, text in environment.items():
             patched.setenv(name, text)
@@ -62,8 +63,14 @@ def put_folder_into(server: Server, bucket: str, folder: Path, prefix: str = "")
 
 def put_object(server: Server, bucket: str, key: str, data: bytes) -> None:
     """Put an object into a bucket."""
+    if server.buckets.startswith("hdfs:"):
+        with hdfs_native.Client(server.buckets).create(
+            f"{bucket.removeprefix(server.buckets.rstrip('/'))}/{key}", hdfs_native.WriteOptions(overwrite=True)
+        ) as file:
+            file.write(data)
+        return
     if server.buckets != "gs://":
-        obstore.put(store_of(bucket, ()), key, data)
+        obstore.put(store_of(bucket, ()).store, key, data)  # type: ignore[attr-defined]
         return
     # The server does not take the uploads of the library, which are those of the XML interface.
     query = urllib.parse.urlencode({"uploadType": "media", "name": key})

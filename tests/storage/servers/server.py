@@ -173,6 +173,31 @@ def fake_gcs(folder: Path) -> Iterator[Server]:
         yield Server(port, "gs://", {"GOOGLE_SERVICE_ACCOUNT": str(account), "GOOGLE_ALLOW_HTTP": "true"})
 
 
+@contextmanager
+def hdfs(folder: Path) -> Iterator[Server]:
+    """Run a name node and a data node of HDFS in one process."""
+    here = Path(__file__).parent
+    with installed("hdfs") as program:
+        if not (program / "ready").exists():
+            command = ["mvn", "-q", "-B", "-f", str(here / "hdfs-pom.xml"), "dependency:copy-dependencies"]
+            subprocess.run([*command, f"-DoutputDirectory={program}"], check=True)
+            (program / "ready").touch()
+    java = ["java", "-Xmx768m", "-XX:+UseSerialGC", "-cp", f"{program}/*", str(here / "MiniDfs.java")]
+    with (folder / "output.txt").open("wb") as output:
+        process = subprocess.Popen(
+            [*java, str(folder / "data")], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=output, cwd=folder
+        )
+    try:
+        assert process.stdout is not None
+        port = next((int(line.split()[1]) for line in process.stdout if line.startswith(b"PORT ")), None)
+        if port is None:
+            raise RuntimeError(f"HDFS did not start: {(folder / 'output.txt').read_text(errors='replace')[-2000:]}")
+        yield Server(port, f"hdfs://127.0.0.1:{port}/", {"HADOOP_USER_NAME": "us"})
+    finally:
+        process.kill()
+        process.communicate()
+
+
 def _is_open(port: int) -> bool:
     with socket.socket() as tried:
         return tried.connect_ex(("127.0.0.1", port)) == 0
