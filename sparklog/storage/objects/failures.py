@@ -13,7 +13,7 @@ _R = TypeVar("_R")
 _SHOWN_MAX: Final = 300
 _TRIES_MAX: Final = 4
 _QUERY: Final = re.compile(r"\?[^\s\"')]*")
-_MARKUP: Final = re.compile(r"<[^>]*>")
+_CODE: Final = re.compile(r"<Code>([A-Za-z0-9]{1,60})</Code>")
 _CUT: Final = re.compile(r"body|decod|connection (closed|reset)|end of file|incomplete", re.IGNORECASE)
 # Words in the answers of stores, and our sentence for each; the first that fits counts.
 _CAUSES: Final = (
@@ -102,6 +102,11 @@ def _is_cut(error: Exception) -> bool:
 
 
 def _plain(text: str) -> str:
-    """Return the first words of an error, without markup and queries."""
-    plain = " ".join(_MARKUP.sub(" ", _QUERY.sub("", text.partition("Debug source")[0])).split())
+    """Return the first words of an error and the store's code, without the rest of an answer and without queries.
+
+    A refused signature is answered with all that was signed.
+    """
+    code = _CODE.search(text)
+    first = _QUERY.sub("", text.partition("Debug source")[0].partition("<")[0])
+    plain = " ".join(f"{first} {code[1] if code else ''}".split())
     return plain if len(plain) <= _SHOWN_MAX else f"{plain[:_SHOWN_MAX]}..."

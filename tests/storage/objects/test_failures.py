@@ -75,3 +75,10 @@ def test_answer_that_breaks_off_is_repeated_and_a_refusal_is_not() -> None:
         answered(refused, URL)
     assert len(asked) == 4
     assert caught.value.__suppress_context__
+
+
+def test_answer_that_repeats_what_was_signed_is_not_shown() -> None:
+    body = "<Error><Code>SignatureDoesNotMatch</Code><AWSAccessKeyId>MINE</AWSAccessKeyId></Error>"
+    text = str(to_error(PermissionDeniedError(f"Server returned 403 Forbidden: {body}"), URL))
+    assert "(PermissionDeniedError: Server returned 403 Forbidden: SignatureDoesNotMatch)" in text
+    assert "MINE" not in text
