@@ -94,6 +94,8 @@ def main() -> None:
                 "AWS_REGION": "us-east-1",
                 "AWS_ACCESS_KEY_ID": KEYS[0],
                 "AWS_SECRET_ACCESS_KEY": KEYS[1],
+                # Spark's workers run the Python that runs this.
+                "PYSPARK_PYTHON": sys.executable,
             }
         )
         print(f"{upload(LOGS)} files are in {BUCKET} on {endpoint}\n")
